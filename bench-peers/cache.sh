@@ -1,9 +1,10 @@
 #!/bin/sh
-# Replays real traces through our LRU, our credit and libCacheSim's LRU, in turns, from memory: misses and accesses a second of
-# processor time.
+# Replays real traces through our LRU, our credit and libCacheSim's LRU, in turns, from memory: misses and accesses a
+# second of processor time.
 #
-# The traces are public and not part of the repository: the folder of `docs/cache.md`. libCacheSim comes from PyPI into a temporary
-# folder. Each figure is the fastest of ten rounds; ours and theirs get the same accesses, theirs in its binary format.
+# The traces are public and not part of the repository: the folder of `docs/cache.md`. libCacheSim comes from PyPI into
+# a temporary folder. Each figure is the fastest of ten rounds; ours and theirs get the same accesses, theirs in its
+# binary format.
 # Usage: bench-peers/cache.sh [TRACES]
 set -eu
 cd "$(dirname "$0")/.."

@@ -2,9 +2,9 @@
 # Inside the guest of cgroup2.sh, as root, with the host's programs: A beside B under each policy. Prints the table.
 # Usage: cgroup2-guest.sh SECONDS PLIMSOLL POLICIES JOBS-OF-A JOBS-OF-B
 #
-# A reads a file past the page cache, or appends 4 KiB and calls fsync. B writes another file through the page cache: from
-# one end to the other, at random, or at random with an fsync after each 4 MiB; or it reads one past the page cache. The
-# policies:
+# A reads a file past the page cache, or appends 4 KiB and calls fsync. B writes another file through the page cache:
+# from one end to the other, at random, or at random with an fsync after each 4 MiB; or it reads one past the page
+# cache. The policies:
 #   none     mq-deadline, and nothing more
 #   io.max   B's cgroup may read and write 10 MB/s
 #   io.cost  A's cgroup has weight 400, B's 100, with what the disk can do as its model

@@ -114,8 +114,8 @@ daemon_cleanup() {
     kill -TERM "$daemon"
     wait_until "$daemon_patience" is_gone "$daemon" || kill -KILL "$daemon"
   fi
-  # Only after a failure is there anything left. Should a dead daemon not be gone, the threads that wait for it must be set free
-  # first. A loop device is known by its file until that is unmounted.
+  # Only after a failure is there anything left. Should a dead daemon not be gone, the threads that wait for it must be
+  # set free first. A loop device is known by its file until that is unmounted.
   free_waiting || true
   mapfile -t loops < <(grep -slF "$work" /sys/block/loop*/loop/backing_file | cut -d/ -f4)
   mapfile -t mounts < <(grep -F "$work" /proc/self/mountinfo | cut -d' ' -f5 | tac)

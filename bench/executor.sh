@@ -1,22 +1,25 @@
 #!/usr/bin/env bash
-# What the rules of the service threads do to response times: one daemon with a compressed volume in memory under an SPC-1-like load
-# at given rates, each policy in turns (docs/executor.md). Five minutes to look for the peak, and eight more for each life; any user.
+# What the rules of the service threads do to response times: one daemon with a compressed volume in memory under an
+# SPC-1-like load at given rates, each policy in turns (docs/executor.md). Five minutes to look for the peak, and eight
+# more for each life; any user.
 #
 #   bench/executor.sh [LIVES] [WINDOWS] [PEAK]     default 2 lives, 10 windows, and the peak is looked for under baseline
 #
-# A life is a daemon with one policy and a fresh volume. In it each rate is held for as many windows of 2 s, one after the other, and
-# the mean of each window is a sample; those of all lives together have the median and the quartiles that are shown.
+# A life is a daemon with one policy and a fresh volume. In it each rate is held for as many windows of 2 s, one after
+# the other, and the mean of each window is a sample; those of all lives together have the median and the quartiles that
+# are shown.
 #
-# THREADS=2 bench/executor.sh has two service threads instead of one; LEVEL=1 has zstd's fastest level instead of the sixth; PARTS="0.5 0.9"
-# are the parts of the peak, POLICIES="baseline combo" the policies, baseline among them. KEEP=FILE keeps what was measured, a line of JSON
-# each. The command that is measured is $built/plimsoll.
+# THREADS=2 bench/executor.sh has two service threads instead of one; LEVEL=1 has zstd's fastest level instead of the
+# sixth; PARTS="0.5 0.9" are the parts of the peak, POLICIES="baseline combo" the policies, baseline among them.
+# KEEP=FILE keeps what was measured, a line of JSON each. The command that is measured is $built/plimsoll.
 #
-# The goal: at 90 % of the peak Combo's mean is at least 15 % below the baseline's. The last line says whether it is, in the medians, and it ends with 1 if
-# it is not; where one of the two policies or that part was not measured, nothing is judged.
+# The goal: at 90 % of the peak Combo's mean is at least 15 % below the baseline's. The last line says whether it is, in
+# the medians, and it ends with 1 if it is not; where one of the two policies or that part was not measured, nothing is
+# judged.
 #
-# Of the levels 1, 3, 6 and 12 this is the lowest at which it is the service threads that requests wait for: the processor that
-# the load and the daemon's other threads share is in use for three quarters then, on two processors. At the first level it is in use
-# for 94 %.
+# Of the levels 1, 3, 6 and 12 this is the lowest at which it is the service threads that requests wait for: the
+# processor that the load and the daemon's other threads share is in use for three quarters then, on two processors. At
+# the first level it is in use for 94 %.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 lives=${1:-2}
@@ -27,7 +30,8 @@ level=${LEVEL:-6}
 . bench/daemon.sh
 [ -n "${PLIMSOLL:-}" ] && plimsoll=$PLIMSOLL
 read -ra policies <<<"${POLICIES:-baseline sord qats combo adaptive}"
-# Where there are enough processors, service threads have theirs, so that what waits for them does not wait for the load instead.
+# Where there are enough processors, service threads have theirs, so that what waits for them does not wait for the load
+# instead.
 beside=()
 processors=$(nproc)
 if [ "$threads" -lt "$processors" ] && command -v taskset >/dev/null; then
@@ -40,8 +44,8 @@ window_seconds=2
 # Fills the volume: a read of a block that was never written takes no work. 16,384 writes fill it.
 fill_per_second=2000
 fill_seconds=9
-# The backlog is a store of time: what the service threads do for longer than a moment shows only when it has found its level. So many
-# windows do not count.
+# The backlog is a store of time: what the service threads do for longer than a moment shows only when it has found its
+# level. So many windows do not count.
 warm_up=3
 parts_of_peak=${PARTS:-0.7 0.8 0.9}
 
@@ -109,9 +113,9 @@ volume() { status | jq '[.devices[].volumes[]][0]'; }
 # Nanoseconds that clients' requests have waited in the executor's queues so far, in all or `behind_maintenance`.
 waited() { status | jq --arg field "${1:-waited}_ns" '[.executor.queues[] | select(.queue != "maintenance")[$field]] | add'; }
 
-# Windows at one rate, one after the other, a line of JSON each; of all of them together the part of a processor that the service threads
-# and the engine's had, what a request waited in the executor's queues and how much of that behind maintenance, the part of the compressed
-# pages that their writers compressed, and the backlog at the end.
+# Windows at one rate, one after the other, a line of JSON each; of all of them together the part of a processor that
+# the service threads and the engine's had, what a request waited in the executor's queues and how much of that behind
+# maintenance, the part of the compressed pages that their writers compressed, and the backlog at the end.
 measure() { # policy part life
   local rate rates began service engine waited behind_maintenance before together
   rate=$(jq -n "$peak * $2 | floor")

@@ -1,6 +1,7 @@
 #!/bin/bash
 # IOPS of a loop device on a Plimsoll volume in memory, against a loop device with direct I/O on a plain tmpfs file, and
-# against one on the barest FUSE server (crates/serve/examples/bare_fuse.rs): what the kernel's FUSE path leaves possible.
+# against one on the barest FUSE server (crates/serve/examples/bare_fuse.rs): what the kernel's FUSE path leaves
+# possible.
 #
 #   bench/fuse-loop.sh [ROUNDS] [SECONDS]      (as root; needs fio, losetup)
 #

@@ -1,6 +1,7 @@
 #!/bin/bash
-# What the parts cost that watch and hold real processes: tags, without events and as the stations of a volume and of a disk load them, on
-# ext4 and XFS in memory (crates/agent/examples/overhead.rs), and open gates (crates/gates/examples/gate_cost.rs).
+# What the parts cost that watch and hold real processes: tags, without events and as the stations of a volume and of a
+# disk load them, on ext4 and XFS in memory (crates/agent/examples/overhead.rs), and open gates
+# (crates/gates/examples/gate_cost.rs).
 #
 #   bench/live.sh [ROUNDS]      (as root; a few minutes and the build)
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What reading ahead gains: readers of 4 KiB in sequence, one request at a time, over NBD from emulated drives; the same volume with and
-# without read_ahead in turns (docs/read-ahead.md). Two minutes; any user; needs fio and jq.
+# What reading ahead gains: readers of 4 KiB in sequence, one request at a time, over NBD from emulated drives; the same
+# volume with and without read_ahead in turns (docs/read-ahead.md). Two minutes; any user; needs fio and jq.
 #
 #   bench/read-ahead.sh [ROUNDS] [SECONDS] [MODEL...]     default 3 rounds, 4 seconds each, hdd.wd-aakx and ssd.x25-m
 #

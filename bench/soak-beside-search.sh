@@ -3,7 +3,8 @@
 #
 #   bench/soak-beside-search.sh [MINUTES]      (default 10; what bench/soak.sh needs)
 #
-# The search says each minute how far it is: starts after a crash, seeds, starts a second. Either one that fails, fails both.
+# The search says each minute how far it is: starts after a crash, seeds, starts a second. Either one that fails, fails
+# both.
 # Exit code: 0 nothing was found, 1 something was, 3 bench/soak.sh was not run.
 set -euo pipefail
 

@@ -3,10 +3,10 @@
 #
 #   bench/soak.sh [MINUTES]      (default 10; as root, needs fio and qemu-io)
 #
-# Each life of the daemon: the content synced in the life before is verified; new content is written and synced to an NBD
-# volume, an ext4 and an XFS, different in each life; then random writes, small synced files and small synced NBD writes
-# go on until the kill. Fails at the first synced byte that is lost, at a mount or loop device too many, and if the
-# daemon's memory grows under load by more than its bound.
+# Each life of the daemon: the content synced in the life before is verified; new content is written and synced to an
+# NBD volume, an ext4 and an XFS, different in each life; then random writes, small synced files and small synced NBD
+# writes go on until the kill. Fails at the first synced byte that is lost, at a mount or loop device too many, and if
+# the daemon's memory grows under load by more than its bound.
 # Exit code: 0 nothing was lost, 1 something was, 3 not run.
 set -euo pipefail
 

@@ -1,7 +1,7 @@
 //! What the ordinary tests of fuzz targets share: their corpora, and ways to spoil what is in them.
 //!
-//! A crate's test includes this file beside the entry functions of its targets (`fuzz/entries`), so that what a fuzzer once
-//! found is tried in every `make test`.
+//! A crate's test includes this file beside the entry functions of its targets (`fuzz/entries`), so that what a fuzzer
+//! once found is tried in every `make test`.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use proptest::prelude::*;
@@ -23,7 +23,8 @@ pub fn corpus(target: &str) -> Vec<Input> {
     inputs
 }
 
-/// Asserts that there are `inputs_min` inputs at least, that `good-*` is understood, and that all else is `bad-*` and refused.
+/// Asserts that there are `inputs_min` inputs at least, that `good-*` is understood, and that all else is `bad-*` and
+/// refused.
 pub fn assert_names(target: &str, inputs_min: usize, is_understood: impl Fn(&[u8]) -> bool) {
     let inputs = corpus(target);
     assert!(inputs.len() >= inputs_min, "{target} has only {} inputs", inputs.len());

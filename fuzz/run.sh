@@ -17,8 +17,8 @@ if [ ! -f "fuzz_targets/$target.rs" ]; then
     exit 2
 fi
 
-# What `cargo fuzz build --sanitizer none` passes, in as far as the stable compiler takes it. The explicit --target keeps
-# build scripts and procedural macros free of it.
+# What `cargo fuzz build --sanitizer none` passes, in as far as the stable compiler takes it. The explicit --target
+# keeps build scripts and procedural macros free of it.
 RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing"

@@ -37,8 +37,8 @@ hostname guest
 ulimit -H -n 1048576
 ulimit -S -n 1024
 export HOME=/root TMPDIR=/run/tmp PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-# That becomes the root, and not by chroot alone: a process in a chroot can make no user namespace. The first process goes
-# there itself: the kernel, which shares its root, loads modules from there too.
+# That becomes the root, and not by chroot alone: a process in a chroot can make no user namespace. The first process
+# goes there itself: the kernel, which shares its root, loads modules from there too.
 echo /usr/local/sbin/modprobe >/proc/sys/kernel/modprobe
 cd /new
 mount --move . /

@@ -17,8 +17,8 @@ folder_of() {
     esac
 }
 
-# A disk at FOLDER, where tests keep files that must be on one: the guest's own are in memory. The tests of tags come before
-# it: they make disks of their own, and the first one finds ext4 a module that no process has used.
+# A disk at FOLDER, where tests keep files that must be on one: the guest's own are in memory. The tests of tags come
+# before it: they make disks of their own, and the first one finds ext4 a module that no process has used.
 use_disk() {
     [ ! -e /run/image ] || return 0
     truncate -s 4G /run/image

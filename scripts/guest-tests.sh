@@ -3,9 +3,9 @@
 #
 #   scripts/guest-tests.sh [TEST...]      TEST: name of a test binary, or of a test binary and a test: journal, up:steer
 #
-# Without words, all of `tags`, `gates` and `agent`, and of the command `agent`, `agent --wdt` and what `nbd-client` does. Built here, as they are
-# for `make test`. The guest has no emulated drive: its disks are loop devices in its memory, and what dmsetup makes of them.
-# 3 and "not run: why" where there can be no guest.
+# Without words, all of `tags`, `gates` and `agent`, and of the command `agent`, `agent --wdt` and what `nbd-client`
+# does. Built here, as they are for `make test`. The guest has no emulated drive: its disks are loop devices in its
+# memory, and what dmsetup makes of them. 3 and "not run: why" where there can be no guest.
 set -eu
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin

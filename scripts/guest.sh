@@ -6,9 +6,9 @@
 # What SCRIPT prints comes out here, and its exit code is this one's; 3 and "not run: why" where there can be no guest.
 # The guest sees this machine's files under their own names, read-only (9p); what it writes stays in its memory. It has
 # cgroups version 2, all modules of the kernel, the disk (if asked for) as /dev/vda, two processors and no network.
-# The kernel's package is downloaded (70 MB) and unpacked (400 MB) below target/guest, once, and not installed. No root is
-# needed. QEMU uses KVM if the kernel begins with it within 10 s (there are clouds whose /dev/kvm runs only kernels of
-# their own), and else interprets (TCG), which is ten times slower. GUEST_ACCELERATOR=kvm or tcg decides it.
+# The kernel's package is downloaded (70 MB) and unpacked (400 MB) below target/guest, once, and not installed. No root
+# is needed. QEMU uses KVM if the kernel begins with it within 10 s (there are clouds whose /dev/kvm runs only kernels
+# of their own), and else interprets (TCG), which is ten times slower. GUEST_ACCELERATOR=kvm or tcg decides it.
 set -eu
 cd "$(dirname "$0")/.."
 memory=2048

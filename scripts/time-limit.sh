@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Runs a program of tests and ends it, with all that it started, once a test takes longer than it may; says which test that was.
+# Runs a program of tests and ends it, with all that it started, once a test takes longer than it may; says which test
+# that was.
 #
 #   scripts/time-limit.sh NOT_RUN_FILE HUNG_FILE NAME COMMAND [ARGUMENTS...]
 #
 # Shows what the program says, but neither that a test passed nor what it printed then. A test that cannot run here says
-# "not run: why" and passes: those lines are added to NOT_RUN_FILE. Tests that took too long are added to HUNG_FILE, a line each.
+# "not run: why" and passes: those lines are added to NOT_RUN_FILE. Tests that took too long are added to HUNG_FILE, a
+# line each.
 # Exit code: the program's, 124 if a test took too long.
 #
 # A test may take TEST_SECONDS_MAX seconds (300); tests that scripts/time-limits.txt names may take longer.

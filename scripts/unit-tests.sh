@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# All tests of the workspace: what failed, what hung, and at the end what was not run on this machine, and why, with the number of
-# tests that said so.
+# All tests of the workspace: what failed, what hung, and at the end what was not run on this machine, and why, with the
+# number of tests that said so.
 #
 #   scripts/unit-tests.sh [--lint] [FLAGS OF CARGO...]     --lint: clippy too
 #
-# A test that cannot run here says "not run: why" and passes. A test that takes too long is named, its program ended, and the run
-# goes on with the others (scripts/time-limit.sh).
+# A test that cannot run here says "not run: why" and passes. A test that takes too long is named, its program ended,
+# and the run goes on with the others (scripts/time-limit.sh).
 #
-# Two programs of tests run at once. One only computes, with the processors that the other leaves. The other is one of those
-# that use devices, mounts and servers of this machine, which mostly wait. Those look for what other tests leave behind, so never two of them.
+# Two programs of tests run at once. One only computes, with the processors that the other leaves. The other is one of
+# those that use devices, mounts and servers of this machine, which mostly wait. Those look for what other tests leave
+# behind, so never two of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -10,7 +10,8 @@ fn main() {
 fn compile() {
     use std::path::PathBuf;
     let object = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join("tags.bpf.o");
-    // Version 3 of the instruction set has the atomic operations that give back what was there; clang 14 wants to be asked.
+    // Version 3 of the instruction set has the atomic operations that give back what was there; clang 14 wants to be
+    // asked.
     let built = libbpf_cargo::SkeletonBuilder::new()
         .source("bpf/tags.bpf.c")
         .obj(&object)

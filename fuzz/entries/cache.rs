@@ -3,8 +3,8 @@
 //! The fuzz target calls this function, and so does an ordinary test that replays the corpus and mutations of it
 //! (`crates/cache/tests/corpus.rs`).
 //!
-//! The bytes are pieces: a byte that names a block, two that say how much of it is there, and so many bytes of its beginning.
-//! What is not there is zeroes. As no fuzzer finds a checksum, all of them are made right first.
+//! The bytes are pieces: a byte that names a block, two that say how much of it is there, and so many bytes of its
+//! beginning. What is not there is zeroes. As no fuzzer finds a checksum, all of them are made right first.
 
 use plimsoll_cache::store::bytes::{Kind, seal};
 use plimsoll_cache::store::{BLOCK_BYTES, Blocks, CacheStore, Depth, Identity, Semantics, open, probe};
@@ -49,8 +49,8 @@ impl Blocks for Device {
     }
 }
 
-/// Finds a cache or says in one line why there is none. What was found can be worked with and closed, and is found again. Says
-/// whether there was one.
+/// Finds a cache or says in one line why there is none. What was found can be worked with and closed, and is found
+/// again. Says whether there was one.
 pub fn cache_metadata(input: &[u8]) -> bool {
     let mut device = vec![0; BLOCKS as usize * BLOCK_BYTES];
     let mut rest = input;

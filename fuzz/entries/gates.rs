@@ -20,8 +20,8 @@ const PIECE_BYTES: usize = 1500;
 /// The first byte says how many descriptors are sent, the second after how many bytes the text is cut; the rest is the
 /// text. Whether it was a state.
 ///
-/// The same text is a state, or none, however it is cut; what is sent leaves nothing behind; and after five seconds it is
-/// over.
+/// The same text is a state, or none, however it is cut; what is sent leaves nothing behind; and after five seconds it
+/// is over.
 pub fn seccomp_state(bytes: &[u8]) -> bool {
     let [descriptors, cut, text @ ..] = bytes else { return false };
     let descriptors = usize::from(*descriptors) % (DESCRIPTORS_MAX + 1);

@@ -22,8 +22,8 @@ const BLOCKS: u64 = 64;
 /// Bytes of an answer at the most: 256 descriptors of GET LBA STATUS, and all commands with their timeouts.
 const ANSWER_BYTES_MAX: usize = 8192;
 
-/// The first byte says which digests are agreed; the rest is what an initiator sends. PDUs come out the same in pieces as
-/// at once; logins among them are answered within bounds.
+/// The first byte says which digests are agreed; the rest is what an initiator sends. PDUs come out the same in pieces
+/// as at once; logins among them are answered within bounds.
 pub fn pdus(bytes: &[u8]) -> bool {
     let (first, mut rest) = bytes.split_first().unwrap_or((&0, &[]));
     let digests = Digests { header: first & 1 != 0, data: first & 2 != 0 };
@@ -136,8 +136,8 @@ fn carry_out(unit: &mut LogicalUnit, session: NexusId, cdb: &[u8; CDB_BYTES], se
     }
 }
 
-/// The group of a command that does something on the volume, by the length that its code says (SPC-5, 4.2.5.1): the last byte but one,
-/// or that before the length of 10 bytes; 6 bytes have none.
+/// The group of a command that does something on the volume, by the length that its code says (SPC-5, 4.2.5.1): the
+/// last byte but one, or that before the length of 10 bytes; 6 bytes have none.
 fn group(cdb: &[u8; CDB_BYTES]) -> u8 {
     let byte = match cdb[0] >> 5 {
         0 => 0,

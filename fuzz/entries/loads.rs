@@ -6,8 +6,8 @@
 use plimsoll_lab::load::{Mix, TargetName};
 use std::net::{IpAddr, SocketAddr};
 
-/// The first line is a mix, the second a target. What is understood is printed as it was; otherwise the error is one line. Says
-/// whether both were.
+/// The first line is a mix, the second a target. What is understood is printed as it was; otherwise the error is one
+/// line. Says whether both were.
 pub fn load_arguments(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let (mix, target) = text.split_once('\n').unwrap_or((&text, ""));

@@ -7,8 +7,8 @@ use plimsoll_core::class::PRIORITIES;
 use plimsoll_settings::scheme;
 use std::path::Path;
 
-/// A text that is a scheme has classes, each within bounds; otherwise each of its mistakes is one line that names a file. Says
-/// which it was. What it includes by path is looked for in a folder that does not exist.
+/// A text that is a scheme has classes, each within bounds; otherwise each of its mistakes is one line that names a
+/// file. Says which it was. What it includes by path is looked for in a folder that does not exist.
 pub fn class_scheme(bytes: &[u8]) -> bool {
     match scheme::parse(&String::from_utf8_lossy(bytes), Path::new("no-such-folder/fuzz.toml")) {
         Ok(named) => {

@@ -19,8 +19,8 @@ pub fn text(bytes: &[u8]) -> bool {
     chosen(bytes, |format| !format.is_binary())
 }
 
-/// The first byte names a binary format, or none (then it is detected), the order and the event; the rest is the content,
-/// which may be compressed.
+/// The first byte names a binary format, or none (then it is detected), the order and the event; the rest is the
+/// content, which may be compressed.
 pub fn binary(bytes: &[u8]) -> bool {
     chosen(bytes, Format::is_binary)
 }

@@ -8,8 +8,8 @@ use plimsoll_workloads::{FileIndex, Step, Workload};
 /// Steps of a thread that are looked at.
 const STEPS: usize = 100;
 
-/// A text that is a workload is printed as it was, and its first and last thread can be run; otherwise the error names a
-/// word of the text, in one line. Says which it was.
+/// A text that is a workload is printed as it was, and its first and last thread can be run; otherwise the error names
+/// a word of the text, in one line. Says which it was.
 pub fn workload(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let workload = match text.parse::<Workload>() {

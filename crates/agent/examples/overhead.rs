@@ -1,17 +1,18 @@
-//! What tags cost who writes: without them, with those that only tell causes, and as a station above a volume and one above a disk that is
-//! not ours load them, in turns.
+//! What tags cost who writes: without them, with those that only tell causes, and as a station above a volume and one
+//! above a disk that is not ours load them, in turns.
 //!
-//! `overhead [ext4|xfs] [ROUNDS] [--programs]` (root). The file system is on a loop device on a file in memory, and who writes
-//! is a tenant. A round measures all kinds of writes in all of these ways, each round beginning with another. For a turn stands
-//! what a tenth of its batches are faster than, so that other work on the machine disturbs all alike. `--programs` also says what
-//! each program takes, for which the kernel counts in an extra round.
+//! `overhead [ext4|xfs] [ROUNDS] [--programs]` (root). The file system is on a loop device on a file in memory, and who
+//! writes is a tenant. A round measures all kinds of writes in all of these ways, each round beginning with another.
+//! For a turn stands what a tenth of its batches are faster than, so that other work on the machine disturbs all alike.
+//! `--programs` also says what each program takes, for which the kernel counts in an extra round.
 //!
-//! A sync goes from thread to thread, and each waits for the next one's processor to wake. In a virtual machine that takes longer than
-//! all the rest; so every processor is kept awake, by a loop that gives way to everything else. Which thread runs on which processor still
-//! gives a turn one of some values that are a quarter to three times apart, with tags or without, and chance decides which. What tags add is
-//! an eighth at most, so two turns whose threads were placed alike are known by their being near: of syncs each turn with tags is
-//! compared with each one without, and of the pairs that are [`ALIKE`] the median is printed. How many pairs are not, and to
-//! which side, shows whether tags also change the placement; what chance does to it shows the way that has a thread but no tags.
+//! A sync goes from thread to thread, and each waits for the next one's processor to wake. In a virtual machine that
+//! takes longer than all the rest; so every processor is kept awake, by a loop that gives way to everything else. Which
+//! thread runs on which processor still gives a turn one of some values that are a quarter to three times apart, with
+//! tags or without, and chance decides which. What tags add is an eighth at most, so two turns whose threads were
+//! placed alike are known by their being near: of syncs each turn with tags is compared with each one without, and of
+//! the pairs that are [`ALIKE`] the median is printed. How many pairs are not, and to which side, shows whether tags
+//! also change the placement; what chance does to it shows the way that has a thread but no tags.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use plimsoll_agent::levels::pace::{FETCH_QUIET, Pace};

@@ -4,7 +4,8 @@
 //! very I/O, a few microseconds later. A tag of the other direction belongs to an I/O of which nothing is known here
 //! (the table had not been told, or a read and a write of one block overlap): that block belongs to no account.
 //!
-//! A block of a file of which an application said the class ([`FileClasses`]) has that class, unless it was said with the I/O itself.
+//! A block of a file of which an application said the class ([`FileClasses`]) has that class, unless it was said with
+//! the I/O itself.
 
 use crate::classified::FileClasses;
 use crate::members::Members;

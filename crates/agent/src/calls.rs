@@ -9,9 +9,9 @@
 //! few that wait at the word are let in, and as long as the scheduler would admit one more, twice as many each time.
 //! When none waits any more, it opens.
 //!
-//! What a word costs in exactness: between two questions an account may write more than the scheduler would have let it.
-//! That is charged when its pages become dirty, and it waits the longer for the next time. To let in all at once would cost
-//! most: of five hundred threads each would have written before the first was charged.
+//! What a word costs in exactness: between two questions an account may write more than the scheduler would have let
+//! it. That is charged when its pages become dirty, and it waits the longer for the next time. To let in all at once
+//! would cost most: of five hundred threads each would have written before the first was charged.
 //!
 //! **Strangers** at a word, which have it mapped as every process may and wait again whenever they are let in, take the
 //! places of writers. But they do not write, so the scheduler would admit one more whenever it is asked, and twice as
@@ -52,8 +52,8 @@ pub enum Action {
     GoOn(CallId),
     /// The word of this account's writes closes.
     Close(AccountId),
-    /// Lets in so many of the calls that wait at that word; if fewer wait, the word opens, and [`Calls::nobody_waits`] is
-    /// to be told.
+    /// Lets in so many of the calls that wait at that word; if fewer wait, the word opens, and [`Calls::nobody_waits`]
+    /// is to be told.
     Admit(AccountId, u32),
     /// It opens.
     Open(AccountId),
@@ -104,8 +104,8 @@ impl Calls {
         CallId(self.calls_so_far)
     }
 
-    /// A thread stands at the entry of a call. If it must wait, [`Action::GoOn`] says when it need not any more. One that cannot be
-    /// seen, in a process namespace that is not ours, is taken for another one with each call.
+    /// A thread stands at the entry of a call. If it must wait, [`Action::GoOn`] says when it need not any more. One
+    /// that cannot be seen, in a process namespace that is not ours, is taken for another one with each call.
     pub fn entered(&mut self, now: Time, scheduler: &mut dyn Scheduler, mut call: Call) -> CallDecision {
         if call.thread == NO_THREAD {
             call.thread = ThreadId(UNSEEN_MIN | call.id.0 as u32);
@@ -129,7 +129,8 @@ impl Calls {
         }
     }
 
-    /// A thread was seen at `seen` to be in no call that it was let into. One that has come to the entry of another since is in that.
+    /// A thread was seen at `seen` to be in no call that it was let into. One that has come to the entry of another
+    /// since is in that.
     pub fn outside(&mut self, now: Time, scheduler: &mut dyn Scheduler, thread: ThreadId, seen: Time) {
         if self.inside.get(&thread).is_some_and(|call| call.entered <= seen) {
             self.returned(now, scheduler, thread);

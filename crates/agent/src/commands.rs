@@ -20,7 +20,8 @@ use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Registrations that are taken out in one turn of the levels: a microsecond or two each, of which others' requests wait for no more.
+/// Registrations that are taken out in one turn of the levels: a microsecond or two each, of which others' requests
+/// wait for no more.
 const UNREGISTERED_MAX: usize = 64;
 
 /// The tasks that do an account's I/O.
@@ -164,8 +165,8 @@ impl LevelsHandle {
         self.ask(|answer| Command::Listen { guarded: Box::new(guarded), answer })
     }
 
-    /// The processes and threads of an account that live. Those of its cgroups are not among them. O(tasks of all accounts), and
-    /// the levels are not asked.
+    /// The processes and threads of an account that live. Those of its cgroups are not among them. O(tasks of all
+    /// accounts), and the levels are not asked.
     ///
     /// # Errors
     /// It has not joined, or the kernel does not tell.
@@ -195,9 +196,9 @@ impl LevelsHandle {
         self.ask(|answer| Command::Listeners { account, answer })?
     }
 
-    /// Makes the bits of accounts that have left free again, once no page or registration carries them. O(dirty pages and
-    /// registrations), and the levels are only asked which accounts have left, and to take a few registrations out in a
-    /// turn.
+    /// Makes the bits of accounts that have left free again, once no page or registration carries them. O(dirty pages
+    /// and registrations), and the levels are only asked which accounts have left, and to take a few registrations out
+    /// in a turn.
     ///
     /// # Errors
     /// The levels are gone, or the kernel refuses to look.
@@ -257,7 +258,8 @@ impl LevelsHandle {
         outcome
     }
 
-    /// File systems were mounted from the disk, or unmounted: calls that work on these devices are the scheduler's from now on.
+    /// File systems were mounted from the disk, or unmounted: calls that work on these devices are the scheduler's from
+    /// now on.
     ///
     /// # Errors
     /// The levels are gone.
@@ -270,7 +272,8 @@ impl LevelsHandle {
 mod tests {
     use super::*;
 
-    /// Broken on purpose and seen red: the lock is waited for (a test that hangs); commands stay where they are when the levels go.
+    /// Broken on purpose and seen red: the lock is waited for (a test that hangs); commands stay where they are when
+    /// the levels go.
     #[test]
     fn whoever_takes_the_turns_waits_for_nobody_and_who_asks_the_gone_hears_so() {
         let commands = Commands {

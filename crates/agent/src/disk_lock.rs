@@ -1,5 +1,5 @@
-//! One agent a disk: a lock by the disk's number, of the whole machine, that no stranger can hold. The kernel releases it
-//! when the process that has it ends.
+//! One agent a disk: a lock by the disk's number, of the whole machine, that no stranger can hold. The kernel releases
+//! it when the process that has it ends.
 
 use plimsoll_gates::GateError;
 use plimsoll_gates::directory::make_state;

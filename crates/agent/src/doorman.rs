@@ -65,7 +65,8 @@ pub(crate) struct Doorman {
     pub(crate) is_over: Arc<AtomicBool>,
 }
 
-/// What is mounted from a disk that is not ours: its files can be found once something is, and are known by their devices' numbers.
+/// What is mounted from a disk that is not ours: its files can be found once something is, and are known by their
+/// devices' numbers.
 pub(crate) struct ObservedDisk {
     device: PathBuf,
     changes: MountChanges,

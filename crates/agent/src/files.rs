@@ -89,8 +89,8 @@ impl Files {
         (kind == FileType::RegularFile).then_some(found)
     }
 
-    /// Where the regular file with this inode is below the mount point, as the kernel remembers it; `None` where it does not,
-    /// for a file that no process has opened by name lately, or that was deleted.
+    /// Where the regular file with this inode is below the mount point, as the kernel remembers it; `None` where it
+    /// does not, for a file that no process has opened by name lately, or that was deleted.
     pub fn path(&mut self, now: Time, file: FileId) -> Option<PathBuf> {
         let found = self.find(now, file)?;
         let path = std::fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;
@@ -99,7 +99,8 @@ impl Files {
         is_it.then_some(path)
     }
 
-    /// The inode's status, of whatever kind it is. Nothing is kept open, and nothing of it is read or begun: it may be a device.
+    /// The inode's status, of whatever kind it is. Nothing is kept open, and nothing of it is read or begun: it may be
+    /// a device.
     ///
     /// # Errors
     /// There is none (`STALE`), or files of this file system cannot be found by their inode (`OPNOTSUPP`).

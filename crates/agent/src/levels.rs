@@ -6,11 +6,11 @@
 //!   blocks  tags' events  -> Below::issued, completed: only where the disk is not ours
 //! ```
 //!
-//! One thread owns all of it and takes it in turns, that of the device's engine ([`UpperLevels`]). In a turn: first what
-//! others want (accounts come and go), then what was dirtied, freed, written and read since, then the calls that came to
-//! the gates, then which calls the scheduler lets go on, and what it wishes. So a scheduler hears of a page before it
-//! is asked about the next call of the account that dirtied it, unless so much has happened that it takes more than a
-//! turn ([`happened::EVENTS_MAX`]).
+//! One thread owns all of it and takes it in turns, that of the device's engine ([`UpperLevels`]). In a turn: first
+//! what others want (accounts come and go), then what was dirtied, freed, written and read since, then the calls that
+//! came to the gates, then which calls the scheduler lets go on, and what it wishes. So a scheduler hears of a page
+//! before it is asked about the next call of the account that dirtied it, unless so much has happened that it takes
+//! more than a turn ([`happened::EVENTS_MAX`]).
 //!
 //! **Reads** have no event of their own that would ask the scheduler. It decides about them below, and an account with
 //! too many waiting there finds the word of its reads closed ([`crate::readers`]).
@@ -61,7 +61,8 @@ pub struct Parts {
     pub words: GateWords,
     /// The listeners of filters.
     pub listeners: Listeners,
-    /// Where slices of writeback are asked for. Files are opened and closed there, never here: what serves the disk would wait for itself.
+    /// Where slices of writeback are asked for. Files are opened and closed there, never here: what serves the disk
+    /// would wait for itself.
     pub slices: Slices,
     /// Numbers of the disk and of the file systems on it: calls that work on others are none of ours.
     pub devices: DeviceNumbers,
@@ -182,8 +183,8 @@ impl Levels {
         }
     }
 
-    /// A process installs a filter of its own, past its shim, which may make system calls that the filter forbids. So the shims of its
-    /// account hold nothing any more: a word that closes from now on holds none of them.
+    /// A process installs a filter of its own, past its shim, which may make system calls that the filter forbids. So
+    /// the shims of its account hold nothing any more: a word that closes from now on holds none of them.
     fn let_restrict(&mut self, listener: ListenerId, call: CallId) {
         let bit = self.parts.listeners.get(listener).map(|listener| listener.account().0);
         if let Some(account) = bit.and_then(|bit| self.members.account(bit)) {
@@ -289,8 +290,8 @@ impl Levels {
     }
 
     /// A thread that was killed or interrupted at a gate leaves its call behind, and its place at its listener, of
-    /// which there are so many: also where the scheduler has released the call since. Returns when to look at the calls that
-    /// are left, or at all again.
+    /// which there are so many: also where the scheduler has released the call since. Returns when to look at the calls
+    /// that are left, or at all again.
     fn leave_out_who_is_gone(&mut self, now: Time) -> Time {
         if !self.calls.may_abandon() {
             return now + HOUSEKEEPING;
@@ -398,8 +399,8 @@ impl Levels {
     }
 }
 
-/// The file that a notified call works on, by its inode; `None` if it is on none of our devices. Where a path leads is not known:
-/// unless it starts from a directory of ours, the device stands for it.
+/// The file that a notified call works on, by its inode; `None` if it is on none of our devices. Where a path leads is
+/// not known: unless it starts from a directory of ours, the device stands for it.
 fn file_of(held: &HeldCall, devices: &DeviceNumbers) -> Option<FileId> {
     match held.file {
         Some(file) if devices.contains(&file.device) => Some(FileId(file.inode)),

@@ -1,9 +1,9 @@
 //! Which accounts the bits of a cause mask are.
 //!
-//! Below, an account is one of 62 bits, given out again when its owner has gone. In a scheduler it is a number in a tree of
-//! pools and sessions. [`Members`] translates. The thread that opens and closes accounts changes it, the engine's thread
-//! reads it for each block: one relaxed load a bit, no lock. The bit of an account that is being closed stands for no account
-//! from then on.
+//! Below, an account is one of 62 bits, given out again when its owner has gone. In a scheduler it is a number in a
+//! tree of pools and sessions. [`Members`] translates. The thread that opens and closes accounts changes it, the
+//! engine's thread reads it for each block: one relaxed load a bit, no lock. The bit of an account that is being closed
+//! stands for no account from then on.
 
 use plimsoll_core::{AccountId, CauseSet};
 use std::array;

@@ -16,7 +16,8 @@ fn available_in(text: &str) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * BYTES_PER_KIB)
 }
 
-/// Bytes that may be dirty before the kernel makes writers wait: `vm.dirty_bytes`, or `vm.dirty_ratio` of what there is.
+/// Bytes that may be dirty before the kernel makes writers wait: `vm.dirty_bytes`, or `vm.dirty_ratio` of what there
+/// is.
 pub fn dirty_bytes_max() -> u64 {
     let number = |path: &str| read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let bytes = number("/proc/sys/vm/dirty_bytes").filter(|&bytes| bytes > 0);

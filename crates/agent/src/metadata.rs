@@ -1,8 +1,8 @@
 //! What a listener that is handed over says of its tenant: `listenerMetadata` of an OCI profile.
 //!
-//! A text of `KEY=VALUE` with commas between: `pool=web/batch,name=backup,limit=10MB/s,weight=50`. Everything may be left
-//! out; a container that says nothing gets a session in the volume's own account, under the container's name. `bit=N`
-//! alone is said by commands of tenants that have joined already.
+//! A text of `KEY=VALUE` with commas between: `pool=web/batch,name=backup,limit=10MB/s,weight=50`. Everything may be
+//! left out; a container that says nothing gets a session in the volume's own account, under the container's name.
+//! `bit=N` alone is said by commands of tenants that have joined already.
 //!
 //! The author of the container's configuration wrote it, so it is bounded, and an unknown key or value is refused.
 

@@ -1,11 +1,11 @@
 //! Which disk a file system is on, and where it is mounted, from the kernel's table of mounts.
 //!
 //! People name a mount point; programs of the kernel want a block device. The table has the number of the superblock's
-//! device, which is the disk's own on ext4 and XFS; btrfs has a number that belongs to no disk, and names the disk as the
-//! mount's source. Its files have yet another number, one for each subvolume, which is in no table: to find out whether
-//! a file is on a disk, a caller asks the roots of the mounts for theirs ([`device_numbers`]). Files of an overlay, the
-//! root of most containers, have the overlay's own number where all its layers are of one file system, so overlays that
-//! write to the disk are asked, too.
+//! device, which is the disk's own on ext4 and XFS; btrfs has a number that belongs to no disk, and names the disk as
+//! the mount's source. Its files have yet another number, one for each subvolume, which is in no table: to find out
+//! whether a file is on a disk, a caller asks the roots of the mounts for theirs ([`device_numbers`]). Files of an
+//! overlay, the root of most containers, have the overlay's own number where all its layers are of one file system, so
+//! overlays that write to the disk are asked, too.
 
 use crate::error::AgentError;
 use plimsoll_core::mounts::MOUNT_TABLE;
@@ -37,7 +37,7 @@ pub struct MountedDisk {
 
 /// A disk or partition that is there, mounted or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disk {
+pub struct PresentDisk {
     /// The block device.
     pub device: PathBuf,
     /// Its file system, if that is mounted.
@@ -93,8 +93,9 @@ impl MountedDisk {
     }
 }
 
-/// The numbers that files on a block device have: its own, of its node and of ext4 and XFS on it, and those of the roots of what else is
-/// mounted from it and of overlays that write to it. A look at the table, and at each of those roots.
+/// The numbers that files on a block device have: its own, of its node and of ext4 and XFS on it, and those of the
+/// roots of what else is mounted from it and of overlays that write to it. A look at the table, and at each of those
+/// roots.
 ///
 /// # Errors
 /// There is no such block device, or the kernel shows no table.
@@ -136,17 +137,17 @@ impl MountChanges {
     }
 }
 
-impl Disk {
+impl PresentDisk {
     /// The disk of the file system that is mounted at `path`, or the block device that `path` is, mounted or not.
     ///
     /// # Errors
     /// `path` is neither.
-    pub fn of(path: &Path) -> Result<Disk, AgentError> {
+    pub fn of(path: &Path) -> Result<PresentDisk, AgentError> {
         let real = fs::canonicalize(path).ok();
         let is_device = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device());
         match (MountedDisk::of(path), real.filter(is_device)) {
-            (Ok(disk), _) => Ok(Disk { device: disk.device.clone(), mounted: Some(disk) }),
-            (Err(_), Some(device)) => Ok(Disk { device, mounted: None }),
+            (Ok(disk), _) => Ok(PresentDisk { device: disk.device.clone(), mounted: Some(disk) }),
+            (Err(_), Some(device)) => Ok(PresentDisk { device, mounted: None }),
             (Err(error), None) => Err(error),
         }
     }
@@ -247,7 +248,7 @@ mod tests {
             assert_eq!(all.iter().filter(|other| other.device == disk.device).count(), 1);
             // A container may not have the device's node.
             if disk.device.exists() {
-                assert!((1..u64::MAX).contains(&Disk::of(&disk.device).unwrap().size_bytes()), "{disk:?}");
+                assert!((1..u64::MAX).contains(&PresentDisk::of(&disk.device).unwrap().size_bytes()), "{disk:?}");
                 assert_eq!(MountedDisk::of(&disk.device).unwrap().device, disk.device);
             }
         }

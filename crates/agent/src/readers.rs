@@ -1,7 +1,7 @@
 //! Accounts with reads that wait at their gates, because those below wait too long already.
 //!
-//! A scheduler decides about a read when it has come to the disk: too late to let it wait without keeping a place that others
-//! need ([`plimsoll_engine::HeldReads`]). So its account's *next* reads wait at the word:
+//! A scheduler decides about a read when it has come to the disk: too late to let it wait without keeping a place that
+//! others need ([`plimsoll_engine::HeldReads`]). So its account's *next* reads wait at the word:
 //!
 //! ```text
 //!   many wait below, or one was read too early  -> the word closes
@@ -9,9 +9,9 @@
 //!   no reader waits at the word                 -> it opens
 //! ```
 //!
-//! Opening it to all would be a herd: five hundred threads would have a read each below before the word could close again.
-//! An admitted reader needs some time until its read has come; until then it counts as if it had, or, if it never
-//! comes, for [`ADMITTED_LAST`].
+//! Opening it to all would be a herd: five hundred threads would have a read each below before the word could close
+//! again. An admitted reader needs some time until its read has come; until then it counts as if it had, or, if it
+//! never comes, for [`ADMITTED_LAST`].
 //!
 //! **The complication: strangers.** The file of words is readable by every process, and that is enough to wait at a
 //! word. A stranger that does, and waits again at once when it is woken, takes the places of the account's own readers
@@ -50,8 +50,8 @@ const ADMITTED_LAST: Span = Span::from_millis(100);
 /// Strangers at a word beyond which it is opened instead of letting in a few: five admissions after which no read
 /// comes.
 const STRANGERS_MAX: u32 = 256;
-/// How often half of the strangers are forgotten. Of a few hundred readers a second one in ten may not come, and they are no
-/// more than [`STRANGERS_MAX`] for that.
+/// How often half of the strangers are forgotten. Of a few hundred readers a second one in ten may not come, and they
+/// are no more than [`STRANGERS_MAX`] for that.
 const STRANGERS_HALVED: Span = Span::from_secs(2);
 
 /// The gates of reads.

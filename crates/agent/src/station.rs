@@ -6,12 +6,12 @@
 //! ```
 //!
 //! The tags must be there before the first block of the file system is read, so a station opens between the two halves
-//! of `plimsoll_serve::attach::Attachment::build`. From then on the engine asks it about every block, and takes its
-//! turns. When it is dropped, the gates open and the engine is alone with its blocks again.
+//! of `plimsoll_serve::attach::Attachment::build`. From then on the engine asks it about every
+//! block, and takes its turns. When it is dropped, the gates open and the engine is alone with its blocks again.
 //!
-//! **A disk that is not ours** has an engine without volumes ([`Disk::Observed`]): its requests are seen, and counted in the
-//! same accounts, but only the gates hold calls back. All processes of no tenant are one session, `others`. It is
-//! mounted before the station opens, and then what was dirty has no known cause; or later, which the doorman sees.
+//! **A disk that is not ours** has an engine without volumes ([`Disk::Observed`]): its requests are seen, and counted
+//! in the same accounts, but only the gates hold calls back. All processes of no tenant are one session, `others`. It
+//! is mounted before the station opens, and then what was dirty has no known cause; or later, which the doorman sees.
 
 use crate::block_tags::VolumeTags;
 use crate::classified::FileClasses;
@@ -37,7 +37,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Bytes of the ring of events: 150,000 of 48 bytes, as of 120 GB/s that become dirty within [`FETCH_QUIET`](crate::levels::pace::FETCH_QUIET).
+/// Bytes of the ring of events: 150,000 of 48 bytes, as of 120 GB/s that become dirty within
+/// [`FETCH_QUIET`](crate::levels::pace::FETCH_QUIET).
 const EVENT_BYTES: u32 = 8 << 20;
 /// Where listeners are handed over, in the run directory.
 const LISTENERS_SOCKET: &str = "listeners.sock";
@@ -80,14 +81,14 @@ pub enum Disk {
     Observed {
         /// The pool of the session of all processes of no tenant; empty: the device's own.
         pool: String,
-        /// Whether tenants are charged for what their processes submit though causes could be told. Where they cannot, it
-        /// is so in any case.
+        /// Whether tenants are charged for what their processes submit though causes could be told. Where they cannot,
+        /// it is so in any case.
         is_by_submitter: bool,
     },
 }
 
-/// How a station loads its tags: with a record of each happening, and of each return from a call that its gates notify. The requests of
-/// a volume are the engine's own, and need none.
+/// How a station loads its tags: with a record of each happening, and of each return from a call that its gates notify.
+/// The requests of a volume are the engine's own, and need none.
 pub fn tag_options(filter: Filter, dirty_bytes_max: u64, disk: &Disk) -> Options {
     Options {
         event_bytes: Some(EVENT_BYTES),
@@ -135,8 +136,8 @@ pub struct Station {
     engine: EngineHandle,
     config: StationConfig,
     levels: LevelsHandle,
-    /// Ended with the station and not with the levels, which end on the engine's thread if that stops: its end may wait for the disk.
-    /// The caller unmounts that after it, while the engine still serves it.
+    /// Ended with the station and not with the levels, which end on the engine's thread if that stops: its end may wait
+    /// for the disk. The caller unmounts that after it, while the engine still serves it.
     writeback: Writeback,
     programs: Programs,
     words: PathBuf,
@@ -154,8 +155,8 @@ impl Station {
     /// Loads the tags, makes the gates, and puts both above the engine.
     ///
     /// # Errors
-    /// BPF is not permitted and the disk is a volume: its requests must have causes ([`TagsError::NotRun`]); a directory
-    /// cannot be used; the engine has stopped.
+    /// BPF is not permitted and the disk is a volume: its requests must have causes ([`TagsError::NotRun`]); a
+    /// directory cannot be used; the engine has stopped.
     pub fn open(engine: &EngineHandle, config: StationConfig) -> Result<Station, AgentError> {
         let tags = load_tags(&config)?;
         let (table, coverage) = (tags.table(), tags.coverage().clone());
@@ -248,8 +249,8 @@ impl Station {
         self.levels.losses()
     }
 
-    /// What applications say of the volume's files, for a [`ClassServer`](crate::classified::ClassServer); `None` for a disk
-    /// that is not ours, because its blocks have no cache here.
+    /// What applications say of the volume's files, for a [`ClassServer`](crate::classified::ClassServer); `None` for a
+    /// disk that is not ours, because its blocks have no cache here.
     pub fn classes(&self) -> Option<&Arc<FileClasses>> {
         matches!(self.config.disk, Disk::Volume(_)).then_some(&self.classes)
     }
@@ -270,8 +271,8 @@ impl Station {
         self.levels.enroll(tenant.account, who)
     }
 
-    /// The gates that a tenant's commands are to be started behind: the shim for writes and reads, and the filter of the
-    /// configuration. They are described by names, so that another process can start the command.
+    /// The gates that a tenant's commands are to be started behind: the shim for writes and reads, and the filter of
+    /// the configuration. They are described by names, so that another process can start the command.
     pub fn entrance(&self, tenant: &Tenant) -> Entrance {
         Entrance {
             bit: tenant.bit,

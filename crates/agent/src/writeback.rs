@@ -1,16 +1,16 @@
 //! Starting writeback of a file in slices, for schedulers that bring down the cost of an fsync before they let it go
 //! (split-level paper, section 5.2).
 //!
-//! A slice is so many *dirty* bytes, wherever in the file they are. The kernel takes ranges: cachestat(2) tells how many
-//! bytes of a range are dirty. So a file is gone through in ranges, from where the slice before ended, round and round.
-//! A range that has no more dirty bytes than are left of the slice is given to sync_file_range(2), and the next is
-//! twice as long. A range that has more is halved, down to a page. That takes O(pages passed + log file), not the whole
-//! file's. Where a folio is larger than a page all of it counts as dirty. Before Linux 6.5 the kernel does not tell,
-//! and ranges of 1.25 MiB count in full.
+//! A slice is so many *dirty* bytes, wherever in the file they are. The kernel takes ranges: cachestat(2) tells how
+//! many bytes of a range are dirty. So a file is gone through in ranges, from where the slice before ended, round and
+//! round. A range that has no more dirty bytes than are left of the slice is given to sync_file_range(2), and the next
+//! is twice as long. A range that has more is halved, down to a page. That takes O(pages passed + log file), not the
+//! whole file's. Where a folio is larger than a page all of it counts as dirty. Before Linux 6.5 the kernel does not
+//! tell, and ranges of 1.25 MiB count in full.
 //!
-//! **A thread of its own does it**, one slice after the other: to start a write may wait for a full queue of the device, and to open and
-//! close the file for the disk itself ([`crate::files`]). So the [`Files`] are that thread's, and a caller says no more
-//! than which file and how much:
+//! **A thread of its own does it**, one slice after the other: to start a write may wait for a full queue of the
+//! device, and to open and close the file for the disk itself ([`crate::files`]). So the [`Files`] are that thread's,
+//! and a caller says no more than which file and how much:
 //!
 //! ```text
 //!   an engine's thread   Slices::ask       -> never waits    \
@@ -18,9 +18,9 @@
 //!                        Writeback's drop  -> waits for it   /
 //! ```
 //!
-//! An engine may serve the volume that the files lie on. It neither waits for the thread nor ends it, and holds nothing that needs
-//! the disk to be dropped. There is room for [`SLICES_WAITING_MAX`] slices that wait; more are left out: the scheduler that wished
-//! for them will wish again.
+//! An engine may serve the volume that the files lie on. It neither waits for the thread nor ends it, and holds nothing
+//! that needs the disk to be dropped. There is room for [`SLICES_WAITING_MAX`] slices that wait; more are left out: the
+//! scheduler that wished for them will wish again.
 
 mod system;
 
@@ -111,15 +111,16 @@ impl Drop for Writeback {
 }
 
 impl Slices {
-    /// Has `bytes_max` dirty bytes of a file written, or all that are dirty if there are fewer. Never waits; says whether there was room
-    /// for it.
+    /// Has `bytes_max` dirty bytes of a file written, or all that are dirty if there are fewer. Never waits; says
+    /// whether there was room for it.
     pub fn ask(&self, file: FileId, bytes_max: u64) -> bool {
         self.0.try_send(Message::Slice { file, bytes_max }).is_ok()
     }
 }
 
 impl Mounts {
-    /// The files are those of the file system that is mounted at `mount_point` from now on. Waits for the slices before it.
+    /// The files are those of the file system that is mounted at `mount_point` from now on. Waits for the slices before
+    /// it.
     ///
     /// # Errors
     /// The mount point cannot be opened, or the thread has ended.
@@ -180,7 +181,8 @@ impl Work {
     }
 }
 
-/// Writes up to `bytes_max` dirty bytes, from `from` on to the end and again from the start. Answers with where it ended.
+/// Writes up to `bytes_max` dirty bytes, from `from` on to the end and again from the start. Answers with where it
+/// ended.
 fn write_slice(file: &File, from: u64, bytes_max: u64) -> Result<u64, Errno> {
     let length = rustix::fs::fstat(file)?.st_size.unsigned_abs();
     let from = if from < length { from } else { 0 };

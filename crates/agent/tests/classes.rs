@@ -218,7 +218,8 @@ fn a_direct_call_says_its_class_in_the_hint_of_its_priority() {
     }
 }
 
-/// Of 80 connections 64 give up their places one after the other, unless the server is so slow that those before are over.
+/// Of 80 connections 64 give up their places one after the other, unless the server is so slow that those before are
+/// over.
 #[test]
 fn a_user_who_says_nothing_keeps_a_quarter_of_the_places() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };

@@ -1,7 +1,7 @@
 //! Containers of real runtimes join by the listener that they hand over, and leave when they have gone.
 //!
-//! Broken on purpose and seen red: no cgroup enrolled; no process enrolled; any cgroup taken for the container's own; every
-//! listener a tenant of its own; calls by path from elsewhere let through; a refused container's listener closed.
+//! Broken on purpose and seen red: no cgroup enrolled; no process enrolled; any cgroup taken for the container's own;
+//! every listener a tenant of its own; calls by path from elsewhere let through; a refused container's listener closed.
 
 #[path = "../../gates/tests/support/runtime.rs"]
 mod runtime;
@@ -99,7 +99,8 @@ fn wait_for(path: PathBuf) -> String {
 fn a_container_joins_when_it_starts_is_charged_and_leaves_when_it_has_gone() {
     unless_a_lease_runs_out(|| {
         each(&RUNTIMES, |rig, runtime| {
-            // What a shell forked before it was known is found by the cgroup. Without one it must have waited at its gate first.
+            // What a shell forked before it was known is found by the cgroup. Without one it must have waited at its
+            // gate first.
             let first = if runtime.cgroups == Cgroups::None {
                 format!(": > {}; ", rig.path("first").display())
             } else {

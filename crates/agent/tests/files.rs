@@ -42,7 +42,8 @@ fn mounted(mkfs: &str) -> Option<Mounted> {
         eprintln!("not run: files by inode need root");
         return None;
     }
-    // SAFETY: the thread shares its mounts and working directory with no other thread from now on, and no code relies on sharing.
+    // SAFETY: the thread shares its mounts and working directory with no other thread from now on, and no code relies
+    // on sharing.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.unwrap();
     run("mount", &["--make-rprivate", "/"]).unwrap();
     mounted_here(mkfs)
@@ -163,8 +164,9 @@ fn is_alone(test: &str) -> bool {
     is_alone
 }
 
-/// Lines beside the disk's in the table of mounts: a mount point with a name that is no text, a mount that falsely names the disk,
-/// and an overlay that writes to it. Planted breaks: the table is read as text; every source is believed; overlays are not asked.
+/// Lines beside the disk's in the table of mounts: a mount point with a name that is no text, a mount that falsely
+/// names the disk, and an overlay that writes to it. Planted breaks: the table is read as text; every source is
+/// believed; overlays are not asked.
 #[test]
 fn a_disk_is_found_whatever_others_have_mounted_and_overlays_on_it_are_its_own() {
     if !is_alone("a_disk_is_found_whatever_others_have_mounted_and_overlays_on_it_are_its_own") {
@@ -203,8 +205,8 @@ fn a_disk_is_found_whatever_others_have_mounted_and_overlays_on_it_are_its_own()
     assert!(looked.2.contains(&of_overlay) && !looked.2.contains(&of_claimed), "{:?}: {of_overlay:?}", looked.2);
 }
 
-/// The number that the table has of a btrfs is no disk's, and its source is the path by which it was mounted: everything in /dev/mapper is
-/// a link. Broken on purpose and seen red: the source is taken as it stands there.
+/// The number that the table has of a btrfs is no disk's, and its source is the path by which it was mounted:
+/// everything in /dev/mapper is a link. Broken on purpose and seen red: the source is taken as it stands there.
 #[test]
 fn a_btrfs_that_was_mounted_by_a_link_is_its_disks() {
     if !is_alone("a_btrfs_that_was_mounted_by_a_link_is_its_disks") {

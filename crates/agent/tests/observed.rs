@@ -1,7 +1,8 @@
 //! A disk that is not ours: its requests are seen, its tenants are held at their gates.
 //!
 //! Planted breaks that turned a test red: requests that are seen and not handed to the engine; I/O of no tenant
-//! charged to a tenant; direct writes that do not ask the gates; words of readers that never close; words of readers that never open again.
+//! charged to a tenant; direct writes that do not ask the gates; words of readers that never close; words of readers
+//! that never open again.
 
 mod support;
 
@@ -123,7 +124,8 @@ fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
     });
 }
 
-/// Its files have numbers of devices that are no disk's. Of a call by path it is not asked where it leads, of one by descriptor it is.
+/// Its files have numbers of devices that are no disk's. Of a call by path it is not asked where it leads, of one by
+/// descriptor it is.
 ///
 /// Broken on purpose and seen red: the block device's own number alone.
 #[test]

@@ -138,7 +138,8 @@ fn hundreds_of_held_readers_stall_nobody() {
     });
 }
 
-/// A process that was forked before the agent enrolled its parent is in no table of processes, and behind the gate all the same.
+/// A process that was forked before the agent enrolled its parent is in no table of processes, and behind the gate all
+/// the same.
 ///
 /// Broken on purpose and seen red: listeners not counted among the processes that are left.
 #[test]
@@ -170,7 +171,8 @@ fn who_is_killed_at_its_gate_leaves_at_once() {
     rig.wait_until("the end of who was killed", || rig.accounts() == [POOL, "pool/mount#1"]);
 }
 
-/// A listener has places for 1,024 calls that are held. Without a free place it hears no further call, whatever the account owes.
+/// A listener has places for 1,024 calls that are held. Without a free place it hears no further call, whatever the
+/// account owes.
 #[test]
 fn who_is_killed_at_its_gate_leaves_its_place_to_others() {
     unless_a_lease_runs_out(|| {

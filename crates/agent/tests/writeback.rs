@@ -8,14 +8,15 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use support::{Rig, go};
 
-/// Files that are at least written, synced and put in the place of the one before: about one a second, as each makes the promised deadline late.
+/// Files that are at least written, synced and put in the place of the one before: about one a second, as each makes
+/// the promised deadline late.
 const FILES: u64 = 20;
 /// How long an engine that does not answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The last close of a deleted file ends it, and waits for its pages and for the journal. If an engine's thread did that, its
-/// volume would wait for itself. That takes bad luck, so code that does it can pass here; what it cannot pass is the test in the text of
-/// [`plimsoll_agent::files`], by which files stay on the thread that opened them.
+/// The last close of a deleted file ends it, and waits for its pages and for the journal. If an engine's thread did
+/// that, its volume would wait for itself. That takes bad luck, so code that does it can pass here; what it cannot pass
+/// is the test in the text of [`plimsoll_agent::files`], by which files stay on the thread that opened them.
 #[test]
 fn files_that_are_replaced_while_slices_of_them_are_written_stop_no_engine() {
     for kind in [FileSystemKind::Ext4, FileSystemKind::Xfs] {

@@ -1,7 +1,8 @@
-//! What an access costs in memory: look-ups a second on one core, all of them hits, half of them, and with units that leave.
+//! What an access costs in memory: look-ups a second on one core, all of them hits, half of them, and with units that
+//! leave.
 //!
-//! Blocks come in an order without locality, the worst for a processor's caches, and each is announced eight accesses before, as a
-//! replay does that reads its trace ahead.
+//! Blocks come in an order without locality, the worst for a processor's caches, and each is announced eight accesses
+//! before, as a replay does that reads its trace ahead.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use plimsoll_cache::{ANNOUNCED_AHEAD, Access, Cache, CacheConfig, Outcome, Pool, policies};

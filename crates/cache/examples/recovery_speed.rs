@@ -1,4 +1,5 @@
-//! How long a cache takes to be found again: 25 million units, 100 GB, all of them in use, with a journal that is half full.
+//! How long a cache takes to be found again: 25 million units, 100 GB, all of them in use, with a journal that is half
+//! full.
 //!
 //! ```text
 //! cargo run --profile quick -p plimsoll-cache --example recovery_speed [UNITS]

@@ -1,9 +1,11 @@
-//! How fast a policy goes through a real trace that is in memory, for comparison with other simulators (`bench-peers/cache.sh`).
+//! How fast a policy goes through a real trace that is in memory, for comparison with other simulators
+//! (`bench-peers/cache.sh`).
 //!
 //!     replay_speed TRACE UNIT_BYTES UNITS POLICY ROUNDS [FILE]
 //!
-//! UNIT_BYTES 0 counts each request as one object named by where it begins. Prints the part that misses and the accesses a second of
-//! processor time of the fastest round: beside other work the clock says little. FILE is written with the same accesses in libCacheSim's format `oracleGeneral` (without its oracle).
+//! UNIT_BYTES 0 counts each request as one object named by where it begins. Prints the part that misses and the
+//! accesses a second of processor time of the fastest round: beside other work the clock says little. FILE is written
+//! with the same accesses in libCacheSim's format `oracleGeneral` (without its oracle).
 
 use plimsoll_cache::{ANNOUNCED_AHEAD, Access, Cache, CacheConfig, Outcome, Pool, policies};
 use plimsoll_core::class::Scheme;

@@ -1,8 +1,8 @@
 //! What the policies share: lists of units in order of use, and how old the oldest of each is.
 //!
-//! A policy gives each list a *credit*, and the unit with the highest age, less its list's credit, leaves. With one list that is
-//! LRU. With a list for each priority and credits that are never used up it is the paper's selective eviction; everything
-//! between the two is a matter of credits.
+//! A policy gives each list a *credit*, and the unit with the highest age, less its list's credit, leaves. With one
+//! list that is LRU. With a list for each priority and credits that are never used up it is the paper's selective
+//! eviction; everything between the two is a matter of credits.
 //!
 //! **Age** is counted in units taken in, not in time: an hour without a miss makes no unit older. Under LRU a unit that
 //! is not used leaves at an age of at most the cache's size.
@@ -78,8 +78,8 @@ impl AgedLists {
         *word = if is_occupied { *word | bit } else { *word & !bit };
     }
 
-    /// The oldest unit of list `at` is another one, or there is none any more: it was stamped in step `least` or less than [`STAMPS`]
-    /// steps later.
+    /// The oldest unit of list `at` is another one, or there is none any more: it was stamped in step `least` or less
+    /// than [`STAMPS`] steps later.
     #[inline]
     fn oldest_changed(&mut self, units: &Units, at: usize, least: u64) {
         let Some(oldest) = self.lists[at].oldest() else { return self.set_occupied(at, false) };
@@ -163,8 +163,8 @@ impl AgedLists {
         self.lists[group * self.per_group + list].replace(units, from, to);
     }
 
-    /// Takes out the unit that leaves: of the oldest of each list the one with the highest age less `credit` of its list; of
-    /// equals the one of the last list. O(lists with units + lists / 64).
+    /// Takes out the unit that leaves: of the oldest of each list the one with the highest age less `credit` of its
+    /// list; of equals the one of the last list. O(lists with units + lists / 64).
     #[inline]
     pub fn pop(
         &mut self,

@@ -5,10 +5,10 @@
 //! asked for only when the one before it has arrived. But several blocks can each have one of these loads under way at
 //! once.
 //!
-//! **The rule.** A block goes through a pipeline of three stages, a few accesses long each: when it is announced its bucket is asked
-//! for; some announcements later its unit; and some later its unit's neighbours (Chen et al., *Improving hash join performance through
-//! prefetching*, ICDE 2004: software-pipelined prefetching). What is asked for is looked at only to ask for more: if a unit has gone
-//! elsewhere meanwhile, something was loaded for nothing.
+//! **The rule.** A block goes through a pipeline of three stages, a few accesses long each: when it is announced its
+//! bucket is asked for; some announcements later its unit; and some later its unit's neighbours (Chen et al.,
+//! *Improving hash join performance through prefetching*, ICDE 2004: software-pipelined prefetching). What is asked for
+//! is looked at only to ask for more: if a unit has gone elsewhere meanwhile, something was loaded for nothing.
 //!
 //! **The exception.** A small cache is near the processor anyway: then announcements are not worth their instructions.
 

@@ -1,37 +1,30 @@
 //! The cache: which block is in which unit, and what happens next. See the crate's page for a unit's way.
 //!
-//! **An access** finds the block in a unit, or takes a free unit for it, or goes past the cache: because the policy refuses it,
-//! because the class comes in only while the syncer sleeps, or because no unit is free.
+//! **An access** finds the block in a unit, or takes a free unit for it, or goes past the cache: because the policy
+//! refuses it, because the class comes in only while the syncer sleeps, or because no unit is free.
 //!
-//! **The syncer** wakes up when fewer units are free than the low watermark, and sleeps when as many are free as the high one. Awake,
-//! it takes the next units out of the policy's order. Clean ones are free at once. Dirty ones are handed out as
-//! [`CleanJob`]s; the host copies them to the store and says [`Cache::cleaned`]. A free unit's block stays readable until
-//! another gets the unit, oldest first, and returns into the order when it is used: so with all units clean the whole
-//! cache is in the policy's order, free ones included.
+//! **The syncer** wakes up when fewer units are free than the low watermark, and sleeps when as many are free as the
+//! high one. Awake, it takes the next units out of the policy's order. Clean ones are free at once. Dirty ones are
+//! handed out as [`CleanJob`]s; the host copies them to the store and says [`Cache::cleaned`]. A free unit's block
+//! stays readable until another gets the unit, oldest first, and returns into the order when it is used: so with all
+//! units clean the whole cache is in the policy's order, free ones included.
 //!
 //! A block that is in the cache is read and written there, whatever its class: admission is about coming in.
 
+mod audit;
+mod listing;
+mod placement;
+
+use crate::access::Access;
 use crate::announced::Announced;
-use crate::config::{CacheConfig, ConfigError, Rules};
+use crate::config::{CacheConfig, ConfigError};
 use crate::index::{ENTRIES_FILLED, ENTRIES_FILLED_ON_DEVICE, Index};
 use crate::partition::{Among, Partition};
 use crate::policy::{CachePolicy, PolicyEntry};
+use crate::rules::Rules;
 use crate::units::{BLOCKS_MAX, List, Pool, State, UnitId, Units};
 use plimsoll_core::Class;
 use plimsoll_core::class::Admission;
-
-/// A read or a write of one unit's worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// The block of the store, below 2^36.
-    pub block: u64,
-    /// What it is.
-    pub class: Class,
-    /// The pool that it belongs to.
-    pub pool: Pool,
-    /// Whether it is written.
-    pub is_write: bool,
-}
 
 /// Where an access goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +93,8 @@ pub struct Cache {
     is_on_device: bool,
 }
 
-/// Free units below which the syncer of a cache on a device wakes up, at the least: one is kept for writes of what is in the
-/// cache, and if it woke up only when that one is gone, it would never.
+/// Free units below which the syncer of a cache on a device wakes up, at the least: one is kept for writes of what is
+/// in the cache, and if it woke up only when that one is gone, it would never.
 const WATERMARK_ON_DEVICE_MIN: u32 = 2;
 
 /// The block of a unit that was trimmed while it was being copied.

@@ -1,14 +1,11 @@
 //! What a cache is made from, and what of it is out of range.
 
-use crate::index::UNITS_MAX;
-use crate::partition::{GROUPS_MAX, Partition};
-use crate::policy::{CachePolicy, PolicyConfig, PolicyEntry};
 use crate::units::Pool;
 use plimsoll_core::class::Scheme;
 use std::fmt;
 
-/// The high watermark of free units, in parts of the cache (ours; the paper does not say): so little is nearly all cache, so
-/// much is a burst of a second or two of writes.
+/// The high watermark of free units, in parts of the cache (ours; the paper does not say): so little is nearly all
+/// cache, so much is a burst of a second or two of writes.
 pub const WATERMARK_HIGH_PARTS: u32 = 50;
 /// The low watermark, in parts of the cache.
 pub const WATERMARK_LOW_PARTS: u32 = 100;
@@ -29,7 +26,8 @@ pub struct CacheConfig {
     /// Pools that may fill only a part of the cache, above 0 to 1.
     pub pools: Vec<(Pool, f64)>,
     /// Whether the cache is kept on a device ([`store`](crate::store)): then a unit's block is forgotten by
-    /// [`Cache::evict_free`](crate::Cache::evict_free) and the unit given away after [`Cache::release`](crate::Cache::release) only.
+    /// [`Cache::evict_free`](crate::Cache::evict_free) and the unit given away after
+    /// [`Cache::release`](crate::Cache::release) only.
     pub is_on_device: bool,
     /// For hashes. A client that does not know it cannot choose blocks that meet in one bucket of the index. Where
     /// strangers choose the blocks, draw it at random.
@@ -71,34 +69,3 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
-
-/// What a cache decides by.
-pub(crate) struct Rules {
-    pub policy: Box<dyn CachePolicy>,
-    pub partition: Partition,
-}
-
-impl Rules {
-    pub fn new(config: &CacheConfig, policy: &PolicyEntry) -> Result<Rules, ConfigError> {
-        let error = |field, got: String, allowed: String| Err(ConfigError { field, got, allowed });
-        if !(1..=UNITS_MAX).contains(&config.units) {
-            return error("units", config.units.to_string(), format!("1 to {UNITS_MAX}"));
-        }
-        if !(1..=config.units).contains(&config.watermark_high) {
-            return error("watermark_high", config.watermark_high.to_string(), format!("1 to {}", config.units));
-        }
-        if !(1..=config.watermark_high).contains(&config.watermark_low) {
-            return error("watermark_low", config.watermark_low.to_string(), format!("1 to {}", config.watermark_high));
-        }
-        if let Some((pool, part)) = config.pools.iter().find(|(_, part)| !(*part > 0.0 && *part <= 1.0)) {
-            return error("pools", format!("{part} for pool {}", pool.number()), "above 0 and at most 1".into());
-        }
-        let Some(partition) = Partition::new(config.units, &config.scheme, &config.pools) else {
-            let got = format!("{} pools with a bound", config.pools.len());
-            let allowed = format!("(classes with a bound + 1) x (pools with one + 1) up to {GROUPS_MAX}");
-            return error("pools", got, allowed);
-        };
-        let made_from = PolicyConfig { cache: config, groups: partition.groups() };
-        Ok(Rules { policy: (policy.build)(&made_from), partition })
-    }
-}

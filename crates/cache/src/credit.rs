@@ -1,8 +1,10 @@
-//! Age against credit: between plain LRU, which knows nothing of its units, and strict priorities, which never forget one.
+//! Age against credit: between plain LRU, which knows nothing of its units, and strict priorities, which never forget
+//! one.
 //!
-//! **The intuition.** Under LRU a unit has one life: as long as the cache takes to be filled once. A block that was used again, and
-//! a block of an important class, deserve a longer one, but not an endless one. So each has a *credit*, in units taken in, by
-//! which it may grow older than the others before it leaves (the idea of GreedyDual: Young, *Algorithmica* 11, 1994).
+//! **The intuition.** Under LRU a unit has one life: as long as the cache takes to be filled once. A block that was
+//! used again, and a block of an important class, deserve a longer one, but not an endless one. So each has a *credit*,
+//! in units taken in, by which it may grow older than the others before it leaves (the idea of GreedyDual: Young,
+//! *Algorithmica* 11, 1994).
 //!
 //! **The rule.** The unit leaves with the highest age less credit. What a priority is worth depends on which of two
 //! *ways* the cache goes. In the *strict* one it is worth an endless age, as in the paper's selective eviction. In the
@@ -25,46 +27,39 @@
 //! strict way repeated use is worth nothing: with it the paper's file server had as many hits, was 3 % slower, and its
 //! tar 30 %.
 
+use crate::access::Access;
 use crate::aged_lists::AgedLists;
-use crate::cache::Access;
-use crate::duel::Duel;
+use crate::duel::{Duel, Way};
 use crate::ghosts::Ghosts;
 use crate::partition::{Among, Partition};
-use crate::policy::{CachePolicy, PolicyConfig};
+use crate::policy::{CachePolicy, PolicyConfig, PolicyEntry};
 use crate::selective::ClassRules;
 use crate::units::{UnitId, Units};
 use plimsoll_core::Class;
 use plimsoll_core::class::{Admission, PRIORITIES};
 
-/// What a priority is worth in the level way, in parts of the cache's size: chosen on `hplajw` and on two runs of TPC-H, from a tenth, a fifth,
-/// a quarter, a third, a half and all of it. With a tenth tables left for indexes that were being made.
+/// What a priority is worth in the level way, in parts of the cache's size: chosen on `hplajw` and on two runs of
+/// TPC-H, from a tenth, a fifth, a quarter, a third, a half and all of it. With a tenth tables left for indexes that
+/// were being made.
 const PRIORITY_PARTS: i64 = 4;
 /// What a priority is worth in the strict way: more than any age.
 const PRIORITY_ENDLESS: i64 = 1 << 40;
-/// The age at which a use is a second one, in parts of the cache's size: chosen on the public traces, from 0, 0.03, 0.05 and 0.1.
+/// The age at which a use is a second one, in parts of the cache's size: chosen on the public traces, from 0, 0.03,
+/// 0.05 and 0.1.
 const AGAIN_PARTS: u64 = 32;
 /// Ghosts of each kind, in parts of the cache's size: chosen from 0.1, 0.2, 0.25, 0.5 and 1.
 const GHOST_PARTS: u32 = 10;
-/// Halves of a unit by which one ghost changes the credit of repeated use: chosen from half a unit, 1, 2, 4, 8, 16 and 32.
+/// Halves of a unit by which one ghost changes the credit of repeated use: chosen from half a unit, 1, 2, 4, 8, 16
+/// and 32.
 const LEARNED_HALVES: i64 = 1;
 /// What repeated use may be worth at the most, in sizes of the cache.
 const AGAIN_SIZES_MAX: i64 = 3;
 /// Lists of used once and used again.
 const SEGMENTS: usize = 2;
 
-/// What priorities are worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// An endless age: all units of a lower priority leave before the first of a higher one.
-    Strict,
-    /// A part of the cache's size.
-    Level,
-}
-
-impl Way {
-    /// The way of a cache of which nothing is known.
-    pub const START: Way = Way::Strict;
-}
+/// Credit on the level way for ever.
+pub(crate) static LEVEL: PolicyEntry =
+    PolicyEntry { name: "level", summary: "credit, the level way", build: |config| Box::new(Credit::level(config)) };
 
 /// The policy.
 pub struct Credit {
@@ -87,7 +82,7 @@ impl Credit {
         if level.rules.has_one_priority() {
             return level;
         }
-        Credit { way: Way::START, duel: Some(Box::new(Duel::new(config.cache))), ..level }
+        Credit { way: Way::START, duel: Some(Box::new(Duel::new(config.cache, &LEVEL))), ..level }
     }
 
     /// The same, going the level way for ever.
@@ -225,14 +220,11 @@ mod tests {
     use super::*;
     use crate::cache::{Cache, Outcome};
     use crate::config::CacheConfig;
-    use crate::policy::PolicyEntry;
     use crate::units::Pool;
     use plimsoll_core::class::{ClassEntry, Scheme};
 
-    static LEVEL: PolicyEntry =
-        PolicyEntry { name: "level", summary: "", build: |config| Box::new(Credit::level(config)) };
-
-    /// A database makes an index: more of it passes than the cache is large, and its tables stay. Planted break: a priority is worth a tenth.
+    /// A database makes an index: more of it passes than the cache is large, and its tables stay. Planted break: a
+    /// priority is worth a tenth.
     #[test]
     fn what_passes_by_does_not_send_away_what_is_twelve_priorities_higher() {
         const UNITS: u32 = 1000;

@@ -11,17 +11,17 @@
 //! as soon as misses surely cost more there ([`MissCosts`]), and returns when they surely cost less. A class with
 //! blocks that leave the strict shadow unused is not taken in, where the scheme leaves that open ([`Stays`]).
 //!
-//! **Surely**: the difference is greater than [`SURE_DEVIATIONS`] standard deviations. Misses come in runs and not one by one, so
-//! what is taken for independent is the difference over a batch of misses. What is older than two turnovers of a shadow counts
-//! for a quarter at the most.
+//! **Surely**: the difference is greater than [`SURE_DEVIATIONS`] standard deviations. Misses come in runs and not one
+//! by one, so what is taken for independent is the difference over a batch of misses. What is older than two turnovers
+//! of a shadow counts for a quarter at the most.
 //!
-//! **The complication.** A shadow's syncer is never behind. Where a class comes in only while the syncer sleeps, the cache's
-//! syncer is asked. Shadows are empty at a start, also at one that finds the cache full; until they are full they have the same
-//! hits, and nothing is changed.
+//! **The complication.** A shadow's syncer is never behind. Where a class comes in only while the syncer sleeps, the
+//! cache's syncer is asked. Shadows are empty at a start, also at one that finds the cache full; until they are full
+//! they have the same hits, and nothing is changed.
 
-use crate::cache::{Access, Cache, Outcome};
+use crate::access::Access;
+use crate::cache::{Cache, Outcome};
 use crate::config::CacheConfig;
-use crate::credit::{Credit, Way};
 use crate::ghosts::hash;
 use crate::miss_costs::MissCosts;
 use crate::policy::PolicyEntry;
@@ -29,7 +29,8 @@ use crate::selective::Selective;
 use crate::stays::Stays;
 use plimsoll_core::Class;
 
-/// Units of a shadow in parts of the cache's: two of them, 22.8 bytes a unit, make less than a tenth of a byte a cached unit.
+/// Units of a shadow in parts of the cache's: two of them, 22.8 bytes a unit, make less than a tenth of a byte a cached
+/// unit.
 const SHADOW_PARTS: u32 = 512;
 /// Units of a shadow at the least; a cache that has no more is its own sample.
 const SHADOW_UNITS_MIN: u32 = 2048;
@@ -40,15 +41,28 @@ const BATCHES: u32 = 256;
 /// Turnovers of both shadows together after which what was counted counts half.
 const TURNOVERS: f64 = 4.0;
 
+/// What priorities are worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// An endless age: all units of a lower priority leave before the first of a higher one.
+    Strict,
+    /// A part of the cache's size.
+    Level,
+}
+
+impl Way {
+    /// The way of a cache of which nothing is known.
+    pub const START: Way = Way::Strict;
+}
+
 static STRICT: PolicyEntry = PolicyEntry {
     name: "strict",
     summary: "credit, the strict way, which is the paper's",
     build: |config| Box::new(Selective::new(config)),
 };
-static LEVEL: PolicyEntry =
-    PolicyEntry { name: "level", summary: "credit, the level way", build: |config| Box::new(Credit::level(config)) };
 
-/// A difference between the two ways: what the strict one has more, in all, and the squares of what it had more in each batch.
+/// A difference between the two ways: what the strict one has more, in all, and the squares of what it had more in each
+/// batch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Difference {
     sum: f64,
@@ -144,8 +158,8 @@ pub struct Duel {
 }
 
 impl Duel {
-    /// For the cache of `config`.
-    pub fn new(config: &CacheConfig) -> Duel {
+    /// For the cache of `config`; `level` makes the policy of the shadow on the level way.
+    pub fn new(config: &CacheConfig, level: &PolicyEntry) -> Duel {
         let units = config.units.min(SHADOW_UNITS_MIN.max(config.units / SHADOW_PARTS));
         let shadow = CacheConfig {
             promotes_reads: config.promotes_reads,
@@ -158,7 +172,7 @@ impl Duel {
         let part = f64::from(units) / f64::from(config.units);
         Duel {
             strict: shadow(&STRICT),
-            level: shadow(&LEVEL),
+            level: shadow(level),
             costs: MissCosts::default(),
             tally: Tally::new(units),
             stays: Stays::new(units),
@@ -192,7 +206,8 @@ impl Duel {
         self.way = self.tally.way_after(self.way);
     }
 
-    /// Whether the strict way does better without taking in blocks of `class`, which leave again without having been used.
+    /// Whether the strict way does better without taking in blocks of `class`, which leave again without having been
+    /// used.
     pub fn is_in_vain(&self, class: Class) -> bool {
         self.way == Way::Strict && self.stays.are_in_vain(class)
     }
@@ -224,6 +239,7 @@ fn outcome(shadow: &mut Cache, access: &Access, is_busy: bool) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credit::LEVEL;
     use crate::units::Pool;
     use plimsoll_core::Class;
     use plimsoll_core::class::{ClassEntry, Scheme};
@@ -238,7 +254,7 @@ mod tests {
         for (number, priority) in [(SMALL, 3), (DATA, 4)] {
             scheme.set(ClassEntry::new(Class::new(number).unwrap(), &format!("class-{number}"), priority));
         }
-        Duel::new(&CacheConfig::new(UNITS, scheme))
+        Duel::new(&CacheConfig::new(UNITS, scheme), &LEVEL)
     }
 
     struct Load {
@@ -290,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_sample_is_a_part_of_all_blocks_and_the_whole_of_a_small_cache() {
-        let of = |units| Duel::new(&CacheConfig::new(units, Scheme::default()));
+        let of = |units| Duel::new(&CacheConfig::new(units, Scheme::default()), &LEVEL);
         let (small, large) = (of(SHADOW_UNITS_MIN), of(SHADOW_UNITS_MIN * 4));
         assert!((0..100_000).all(|block| small.is_in_sample(block)));
         let sampled = (0..100_000).filter(|&block| large.is_in_sample(block)).count();

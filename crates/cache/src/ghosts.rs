@@ -1,7 +1,8 @@
 //! Blocks that left a short while ago, in two bytes each.
 //!
-//! A set of eight places for each eight ghosts; a new one takes the place of the oldest of its set. A ghost is sixteen bits of its
-//! block's hash, so one in eight thousand strangers is taken for one: that does no harm, because ghosts only teach.
+//! A set of eight places for each eight ghosts; a new one takes the place of the oldest of its set. A ghost is sixteen
+//! bits of its block's hash, so one in eight thousand strangers is taken for one: that does no harm, because ghosts
+//! only teach.
 
 use crate::memory::table;
 use plimsoll_core::prefetch;
@@ -24,7 +25,8 @@ pub(crate) fn hash(block: u64, seed: u64) -> u64 {
 #[repr(align(32))]
 struct Set([[u16; WAYS]; 2]);
 
-/// The last blocks that left, of two kinds. What is known of a block of either kind lies side by side: one look at memory.
+/// The last blocks that left, of two kinds. What is known of a block of either kind lies side by side: one look at
+/// memory.
 #[derive(Clone, Debug)]
 pub struct Ghosts {
     sets: Vec<Set>,

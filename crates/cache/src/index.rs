@@ -4,8 +4,8 @@
 //! entry is in its own bucket or, if that was full when it came, in the next one with a place. The count says whether
 //! it is worth looking further, so that nothing must be moved when an entry goes.
 //!
-//! An entry is the unit's number, and in the bits above it, which numbers do not use, a piece of the block's hash: the unit
-//! itself is looked at only where that fits.
+//! An entry is the unit's number, and in the bits above it, which numbers do not use, a piece of the block's hash: the
+//! unit itself is looked at only where that fits.
 
 mod bucket;
 mod fill;
@@ -15,10 +15,12 @@ use crate::units::{UnitId, Units};
 use bucket::{Bucket, EMPTY};
 use plimsoll_core::prefetch;
 
-/// Entries of a bucket that are in use when all units are: what is left keeps nearly every block in its own bucket. One block of 20 is
-/// not; an access in memory has a third more instructions where one of six is not, and takes as much longer.
+/// Entries of a bucket that are in use when all units are: what is left keeps nearly every block in its own bucket. One
+/// block of 20 is not; an access in memory has a third more instructions where one of six is not, and takes as much
+/// longer.
 pub(crate) const ENTRIES_FILLED: u32 = 10;
-/// The same of a cache on a device: beside its I/O an access is nothing, and its units have more to remember in their 24 bytes.
+/// The same of a cache on a device: beside its I/O an access is nothing, and its units have more to remember in their
+/// 24 bytes.
 pub(crate) const ENTRIES_FILLED_ON_DEVICE: u32 = 12;
 /// Units that a cache may have: five bits of an entry are left for the hash then.
 pub const UNITS_MAX: u32 = (1 << 27) - 1;
@@ -93,7 +95,8 @@ impl Index {
         prefetch(&self.buckets[home.bucket as usize]);
     }
 
-    /// The unit that the block of `home` has, if it has one and is where it belongs; once in a while another's. It is not looked at.
+    /// The unit that the block of `home` has, if it has one and is where it belongs; once in a while another's. It is
+    /// not looked at.
     #[inline]
     pub fn guess(&self, home: Home) -> Option<UnitId> {
         let (bucket, number) = (&self.buckets[home.bucket as usize], self.homes.number_mask());

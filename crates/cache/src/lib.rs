@@ -1,5 +1,5 @@
-//! A write-back cache of a fast device over a slow one, in units of 4 KiB, in two halves: one that decides without a byte of
-//! data, and one, [`store`], that keeps the data on a device and finds it again after a crash.
+//! A write-back cache of a fast device over a slow one, in units of 4 KiB, in two halves: one that decides without a
+//! byte of data, and one, [`store`], that keeps the data on a device and finds it again after a crash.
 //!
 //! [`Cache`] is told each access and answers where the block is: in a unit, to be taken into one, or past the cache. A
 //! [`CachePolicy`] knows in which order units leave and may refuse to take a block in. A *syncer* keeps units free
@@ -14,50 +14,54 @@
 //!     +---- trimmed                                                  read or written again                +-------------->
 //! ```
 //!
-//! A unit takes 16 bytes, a twelfth of a cache line in the index (a tenth where no device is behind it), and what the policy remembers:
-//! less than 24 bytes in all, from a million units on (`tests/memory.rs`).
+//! A unit takes 16 bytes, a twelfth of a cache line in the index (a tenth where no device is behind it), and what the
+//! policy remembers: less than 24 bytes in all, from a million units on (`tests/memory.rs`).
 //!
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`cache`](mod@cache) | [`Cache`]: accesses, syncer, bounds |
+//! | `access` | [`Access`]: one read or write of a block |
 //! | [`config`] | what it is made from |
-//! | [`policy`] | the trait, and the registry of policies |
+//! | `rules` | what it decides by: a policy and the partition's bounds |
+//! | [`policy`], `registry` | the trait, and the policies that there are |
 //! | [`lru`], [`selective`], [`credit`] | a policy each |
 //! | [`aged_lists`] | what the policies share: lists in order of use, with the age of what is at their ends |
 //! | [`ghosts`] | blocks that left a short while ago |
 //! | [`duel`], [`miss_costs`], [`stays`] | which way `credit` goes, as two small caches tell; what a miss costs; which classes are used |
 //! | [`store`] | the other half: what is kept on the fast device, in which order, and how it is found again |
 //! | [`index`] | from a block to its unit |
-//! | `audit` | whether everything that is noted twice is noted the same: for tests |
-//! | `listing`, `threads` | a start that puts all units into their lists at once, on all processors |
+//! | `cache/audit` | whether everything that is noted twice is noted the same: for tests |
+//! | `cache/listing`, `threads` | a start that puts all units into their lists at once, on all processors |
 //! | [`units`] | what is known of each unit, in 16 bytes; lists through them |
-//! | [`placement`] | what [`store`] asks of [`Cache`] beyond accesses |
+//! | `cache/placement` | what [`store`] asks of [`Cache`] beyond accesses |
 //! | [`partition`] | classes and pools with a bound, and which of them is at its bound |
 
+mod access;
 pub mod aged_lists;
 mod announced;
-mod audit;
 pub mod cache;
 pub mod config;
 pub mod credit;
 pub mod duel;
 pub mod ghosts;
 pub mod index;
-mod listing;
 pub mod lru;
 mod memory;
 pub mod miss_costs;
 pub mod partition;
-pub mod placement;
 pub mod policy;
+mod registry;
+mod rules;
 pub mod selective;
 pub mod stays;
 pub mod store;
 mod threads;
 pub mod units;
 
+pub use access::Access;
 pub use announced::ANNOUNCED_AHEAD;
-pub use cache::{Access, Cache, CleanJob, Outcome};
+pub use cache::{Cache, CleanJob, Outcome};
 pub use config::{CacheConfig, ConfigError};
-pub use policy::{CachePolicy, PolicyConfig, PolicyEntry, policies};
+pub use policy::{CachePolicy, PolicyConfig, PolicyEntry};
+pub use registry::policies;
 pub use units::{Pool, UnitId};

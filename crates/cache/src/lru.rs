@@ -1,7 +1,8 @@
-//! Plain LRU: the paper's baseline (section 4.4.1). Every block is taken in, and classes are ignored but for their bounds.
+//! Plain LRU: the paper's baseline (section 4.4.1). Every block is taken in, and classes are ignored but for their
+//! bounds.
 
+use crate::access::Access;
 use crate::aged_lists::AgedLists;
-use crate::cache::Access;
 use crate::partition::{Among, Partition};
 use crate::policy::{CachePolicy, PolicyConfig};
 use crate::units::{UnitId, Units};

@@ -1,14 +1,14 @@
 //! Large tables that are looked at in no order.
 //!
-//! The processor keeps where a page of memory is for a few thousand pages; of 4 KiB each that is less than any large cache's
-//! tables. Linux takes pages of 2 MiB for memory of which it is told before it is first used. What it does with that is its own
-//! affair: a table is right in any case.
+//! The processor keeps where a page of memory is for a few thousand pages; of 4 KiB each that is less than any large
+//! cache's tables. Linux takes pages of 2 MiB for memory of which it is told before it is first used. What it does with
+//! that is its own affair: a table is right in any case.
 
 use crate::threads::{on_threads, threads_for};
 use std::mem::MaybeUninit;
 
-/// A table of `count` times `value`, on large pages if there are such. What is slow of it is that the kernel has to find and clear
-/// the memory, so that several threads do it.
+/// A table of `count` times `value`, on large pages if there are such. What is slow of it is that the kernel has to
+/// find and clear the memory, so that several threads do it.
 pub(crate) fn table<T: Copy + Send + Sync>(value: T, count: usize) -> Vec<T> {
     let mut table = Vec::with_capacity(count);
     advise(&mut table);
@@ -30,8 +30,8 @@ fn advise<T>(table: &mut Vec<T>) {
     if bytes == 0 {
         return;
     }
-    // SAFETY: the pages lie within the table's own memory, of which nothing is changed: this is a hint on what it is kept in.
-    // Where the kernel has no large pages it says so, and nothing is lost.
+    // SAFETY: the pages lie within the table's own memory, of which nothing is changed: this is a hint on what it is
+    // kept in. Where the kernel has no large pages it says so, and nothing is lost.
     let _ = unsafe { madvise(start.add(skipped).cast(), bytes, Advice::LinuxHugepage) };
 }
 

@@ -38,8 +38,8 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The bounds of `scheme` and of `pools` (each with its part of the cache) in a cache of `units`; `None` if they make more
-    /// than [`GROUPS_MAX`] groups.
+    /// The bounds of `scheme` and of `pools` (each with its part of the cache) in a cache of `units`; `None` if they
+    /// make more than [`GROUPS_MAX`] groups.
     pub fn new(units: u32, scheme: &Scheme, pools: &[(Pool, f64)]) -> Option<Partition> {
         let part = |part: f64| ((f64::from(units) * part) as u32).max(1);
         let mut partition = Partition {

@@ -1,18 +1,15 @@
-//! What a cache leaves to a policy, and the policies that there are.
+//! What a cache leaves to a policy, and what a policy is made from.
 
+use crate::access::Access;
 use crate::aged_lists::AgedLists;
-use crate::cache::Access;
 use crate::config::CacheConfig;
-use crate::credit::Credit;
-use crate::lru::Lru;
 use crate::partition::{Among, Partition};
-use crate::selective::Selective;
 use crate::units::{UnitId, Units};
 use plimsoll_core::Class;
 use plimsoll_core::class::Admission;
 
-/// Decides which blocks may come into a cache and which unit leaves next. It keeps every unit that it is given in an order of
-/// its own, until it names it as a victim or is told that it is gone.
+/// Decides which blocks may come into a cache and which unit leaves next. It keeps every unit that it is given in an
+/// order of its own, until it names it as a victim or is told that it is gone.
 pub trait CachePolicy: Send + Sync {
     /// A block is going to be read or written, whether it is in the cache or not; `is_awake`: the syncer is.
     fn observed(&mut self, access: &Access, is_awake: bool) {
@@ -33,7 +30,8 @@ pub trait CachePolicy: Send + Sync {
     /// `unit`, which was named as a victim, was used before it was given away: it is back.
     fn returned(&mut self, units: &mut Units, partition: &Partition, unit: UnitId);
 
-    /// `unit` was read or written; its block is of `class`, which may be another one than before. The policy says so to `units`.
+    /// `unit` was read or written; its block is of `class`, which may be another one than before. The policy says so to
+    /// `units`.
     fn accessed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, class: Class);
 
     /// Takes the unit that leaves next out of the order.
@@ -94,27 +92,4 @@ pub struct PolicyEntry {
     pub summary: &'static str,
     /// Makes one.
     pub build: fn(&PolicyConfig<'_>) -> Box<dyn CachePolicy>,
-}
-
-static POLICIES: &[PolicyEntry] = &[
-    PolicyEntry {
-        name: "lru",
-        summary: "who was not used for longest leaves first; classes are ignored",
-        build: |config| Box::new(Lru::new(config)),
-    },
-    PolicyEntry {
-        name: "selective",
-        summary: "by priority, then LRU; large files come in only while the syncer sleeps (SOSP 2011)",
-        build: |config| Box::new(Selective::new(config)),
-    },
-    PolicyEntry {
-        name: "credit",
-        summary: "by age less what priority and repeated use have earned; learns what they are worth",
-        build: |config| Box::new(Credit::new(config)),
-    },
-];
-
-/// Every policy.
-pub fn policies() -> &'static [PolicyEntry] {
-    POLICIES
 }

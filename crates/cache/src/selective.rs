@@ -1,13 +1,13 @@
 //! Selective allocation and selective eviction over LRU (Differentiated Storage Services, sections 4.4.3 and 4.4.4).
 //!
-//! A list for each priority: all units of a lower priority leave before the first of a higher one, each list in LRU order. Which
-//! classes come in, and when, is in the scheme of classes.
+//! A list for each priority: all units of a lower priority leave before the first of a higher one, each list in LRU
+//! order. Which classes come in, and when, is in the scheme of classes.
 //!
 //! A block of a high priority stays until every block of a lower one is gone, used or not. Where classes tell little
 //! about what will be used (the trace `hplajw`), that costs hits; [`credit`](crate::credit) is the answer to it.
 
+use crate::access::Access;
 use crate::aged_lists::AgedLists;
-use crate::cache::Access;
 use crate::partition::{Among, Partition};
 use crate::policy::{CachePolicy, PolicyConfig};
 use crate::units::{UnitId, Units};

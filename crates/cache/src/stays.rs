@@ -4,9 +4,9 @@
 //! dirty, it is read again and written to the store after all. All that is for nothing if it leaves before a request
 //! uses it.
 //!
-//! **The rule.** In each class, blocks taken in and uses of blocks that are there are counted. What was taken in and is not there
-//! any more has left. A class is taken in *in vain* if for each hundred blocks that left there was less than one use: so what
-//! is given up by leaving it out is less than a hundredth of its accesses.
+//! **The rule.** In each class, blocks taken in and uses of blocks that are there are counted. What was taken in and is
+//! not there any more has left. A class is taken in *in vain* if for each hundred blocks that left there was less than
+//! one use: so what is given up by leaving it out is less than a hundredth of its accesses.
 //!
 //! **The complication.** A class that stays says nothing of its worth: it may be used next year (metadata, when the
 //! file system is checked). Only a block that left was there in vain. So as long as less than a quarter of a cache has

@@ -1,15 +1,15 @@
 //! What is known of each unit, in 16 bytes, and lists through the units.
 //!
-//! A unit's word holds everything that a look-up needs; its two links put it into exactly one list: the empty ones, the free
-//! ones, or one of the policy's.
+//! A unit's word holds everything that a look-up needs; its two links put it into exactly one list: the empty ones, the
+//! free ones, or one of the policy's.
 //!
 //! ```text
 //!   bit 63                       28    23     14      4    3      2     0
 //!       | block: 36 bits, 256 TiB | class | pool | stamp | dirty | again | state
 //! ```
 //!
-//! Units are numbered with 27 bits, so each link has five left over: together they are the unit's *mark*, which the cache on a
-//! device ([`store`](crate::store)) uses and nothing else does.
+//! Units are numbered with 27 bits, so each link has five left over: together they are the unit's *mark*, which the
+//! cache on a device ([`store`](crate::store)) uses and nothing else does.
 
 mod list;
 mod part;
@@ -94,8 +94,9 @@ pub enum State {
     Wanted,
     /// Equal to the store: readable until another block gets the unit.
     Free,
-    /// Has left the order, is dirty and cannot be written back: it cannot be read, or the store does not take it. The word has no bits for a
-    /// fifth state; it is the code of a free unit with the dirty bit, which only [`Units::set_state`] gives and takes.
+    /// Has left the order, is dirty and cannot be written back: it cannot be read, or the store does not take it. The
+    /// word has no bits for a fifth state; it is the code of a free unit with the dirty bit, which only
+    /// [`Units::set_state`] gives and takes.
     Aside,
 }
 
@@ -255,7 +256,8 @@ impl Units {
     /// See [`Units::is_dirty`].
     ///
     /// # Panics
-    /// If that contradicts the unit's state: what is free has to leave the free list before it is dirty, and what is aside is dirty.
+    /// If that contradicts the unit's state: what is free has to leave the free list before it is dirty, and what is
+    /// aside is dirty.
     #[inline]
     pub fn set_dirty(&mut self, unit: UnitId, is_dirty: bool) {
         let is_at_rest = STATE.get(self.word(unit)) == State::Free as u64;

@@ -67,9 +67,9 @@ fn request(token: u64, kind: RequestKind, block: u64) -> Request {
     Request { token, kind, block, from: 0, to: BLOCK_BYTES as u16, class, pool }
 }
 
-/// The fixed part of a cache on a device, beside two buffers of a block for each request and one for each copy: its journal's records,
-/// pages of a snapshot, what is counted by class and pool, `credit`'s shadows, which have 2048 units each at the least, and since
-/// the mend of C4 the blocks that the slow device refused: 16 KiB of the 240.
+/// The fixed part of a cache on a device, beside two buffers of a block for each request and one for each copy: its
+/// journal's records, pages of a snapshot, what is counted by class and pool, `credit`'s shadows, which have 2048 units
+/// each at the least, and since the mend of C4 the blocks that the slow device refused: 16 KiB of the 240.
 const FIXED_BYTES_MAX: usize = 240 << 10;
 
 fn fixed_bytes_max(depth: Depth) -> usize {
@@ -106,8 +106,8 @@ fn bytes_on_a_device(units: u32, policy: &PolicyEntry, depth: Depth) -> usize {
     warm - before
 }
 
-/// On a device too, with everything that is needed to find it again, from 64 MiB on; and once it works nothing is allocated. Of a
-/// small cache the fixed part is what counts, so that it is looked at apart.
+/// On a device too, with everything that is needed to find it again, from 64 MiB on; and once it works nothing is
+/// allocated. Of a small cache the fixed part is what counts, so that it is looked at apart.
 ///
 /// Planted breaks that were seen red: shadows of a 64th; shadows of 4096 units at the least; ghosts of a fifth.
 #[test]

@@ -1,12 +1,13 @@
-//! The cache answers as the slow and obvious one does, under every policy, with bounds, with a syncer that dawdles, with trims.
+//! The cache answers as the slow and obvious one does, under every policy, with bounds, with a syncer that dawdles,
+//! with trims.
 //!
-//! Planted breaks that these tests find: a write to a free unit that stays in the free list; the bound of a class not looked at when a
-//! unit is reclassified; a unit that was written while it was copied and is called clean; the oldest of the wrong list; ghosts of
-//! both kinds confused; a block that is relocated and loses its place in the order.
+//! Planted breaks that these tests find: a write to a free unit that stays in the free list; the bound of a class not
+//! looked at when a unit is reclassified; a unit that was written while it was copied and is called clean; the oldest
+//! of the wrong list; ghosts of both kinds confused; a block that is relocated and loses its place in the order.
 
 mod support;
 
-use plimsoll_cache::credit::Way;
+use plimsoll_cache::duel::Way;
 use plimsoll_cache::units::UnitId;
 use plimsoll_cache::{ANNOUNCED_AHEAD, Access, Cache, CacheConfig, Outcome, Pool};
 use plimsoll_core::Class;
@@ -14,7 +15,8 @@ use plimsoll_core::class::{Admission, ClassEntry, Scheme};
 use proptest::prelude::*;
 use support::{Answer, Place, Slow, policy};
 
-/// Three classes that are always taken in, one that is while the syncer sleeps, one that is only read in; two with bounds.
+/// Three classes that are always taken in, one that is while the syncer sleeps, one that is only read in; two with
+/// bounds.
 fn scheme() -> Scheme {
     let entry = |number, priority| ClassEntry::new(Class::new(number).unwrap(), &format!("class-{number}"), priority);
     let mut scheme = Scheme::default();
@@ -160,14 +162,15 @@ fn read(block: u64, class: u8) -> Access {
     Access { block, class: Class::new(class).unwrap(), pool: Pool::default(), is_write: false }
 }
 
-/// Forty blocks of the highest priority, and two hundred of `class`, which do not fit into a cache of sixty beside them.
+/// Forty blocks of the highest priority, and two hundred of `class`, which do not fit into a cache of sixty beside
+/// them.
 fn round(round: u64, class: u8) -> impl Iterator<Item = Step> {
     let others = (0..200u64).map(move |turn| read(40 + (round * 200 + turn) % 360, class));
     (0..40).map(move |block| read(block, 1)).chain(others).map(Step::Access)
 }
 
-/// First the forty blocks of the highest priority come back, after more than the cache has room for. Then they never do, and
-/// twenty of a low one do soon. Then it is as it was.
+/// First the forty blocks of the highest priority come back, after more than the cache has room for. Then they never
+/// do, and twenty of a low one do soon. Then it is as it was.
 #[test]
 fn it_changes_its_way_as_the_slow_one_does() {
     let second = (0..1000).flat_map(|turn| [read(100 + turn % 300, 3), read(40 + turn % 20, 0)]).map(Step::Access);

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use support::policy;
 
-/// The accesses of a trace: one for each `unit_bytes` of each request, or, where objects are counted, one for each request.
+/// The accesses of a trace: one for each `unit_bytes` of each request, or, where objects are counted, one for each
+/// request.
 fn accesses(name: &str, unit_bytes: Option<u64>) -> Option<Vec<Access>> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces").join(name);
     if !path.exists() {

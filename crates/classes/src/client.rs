@@ -69,8 +69,8 @@ impl Client {
     /// A file has this class from now on; with class 0, that of its file system. When it returns, it is so.
     ///
     /// # Errors
-    /// The daemon does not answer within a second, or refuses it: the file is on no volume of its, the caller is neither
-    /// its owner nor root, it is no regular file, too many have a class, or the user asks
+    /// The daemon does not answer within a second, or refuses it: the file is on no volume of its, the caller is
+    /// neither its owner nor root, it is no regular file, too many have a class, or the user asks
     /// sixteen times at once.
     pub fn classify(&self, file: impl AsFd, class: Class) -> Result<(), ClientError> {
         self.ask(file.as_fd(), Some(class)).map(drop)

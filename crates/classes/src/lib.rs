@@ -15,11 +15,12 @@
 //! process reads or writes from the answer on. It ends when class 0 is said, the file is deleted or the volume is
 //! unmounted. The file's owner and root may say it.
 //!
-//! **How it travels.** The client tells the daemon's socket the file's device and inode ([`message`]); the daemon knows of
-//! each block whose inode it is. No descriptor is passed: what others hand over may lead to a file system that never answers.
+//! **How it travels.** The client tells the daemon's socket the file's device and inode ([`message`]); the daemon knows
+//! of each block whose inode it is. No descriptor is passed: what others hand over may lead to a file system that never
+//! answers.
 //!
-//! **For one call alone.** A call past the page cache can carry its class itself, in the hint of its I/O priority ([`io_priority`]),
-//! by io_uring or libaio. It needs no daemon to listen, and goes before what was said of the file.
+//! **For one call alone.** A call past the page cache can carry its class itself, in the hint of its I/O priority
+//! ([`io_priority`]), by io_uring or libaio. It needs no daemon to listen, and goes before what was said of the file.
 //!
 //! `c/plimsoll_classes.h` has the same for C; the preload shim (`gates`) has O_CLASSIFIED over them.
 
@@ -39,9 +40,9 @@ const IO_HINT_SHIFT: u32 = 3;
 /// Beyond the hints that the kernel knows, 1 to 7: this and a class.
 const IO_HINT_OF_CLASS: u16 = 0x200;
 
-/// The I/O priority of a call with direct I/O (O_DIRECT) that says the class of its blocks: best effort, in the middle, and the class as a
-/// hint. It goes into `ioprio` of an io_uring submission or into `aio_reqprio` of libaio's, from Linux 6.5 on; before that the
-/// kernel refuses the call with EINVAL. With class 0 the call says nothing.
+/// The I/O priority of a call with direct I/O (O_DIRECT) that says the class of its blocks: best effort, in the middle,
+/// and the class as a hint. It goes into `ioprio` of an io_uring submission or into `aio_reqprio` of libaio's, from
+/// Linux 6.5 on; before that the kernel refuses the call with EINVAL. With class 0 the call says nothing.
 pub fn io_priority(class: Class) -> u16 {
     let hint = IO_HINT_OF_CLASS | u16::from(class.number());
     IO_CLASS_BEST_EFFORT << IO_CLASS_SHIFT | hint << IO_HINT_SHIFT | IO_LEVEL_NORMAL

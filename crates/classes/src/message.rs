@@ -1,4 +1,5 @@
-//! What goes over the daemon's socket: one request of 24 bytes and one answer of 8 a connection, in the machine's order.
+//! What goes over the daemon's socket: one request of 24 bytes and one answer of 8 a connection, in the machine's
+//! order.
 //!
 //! | bytes | request | | bytes | answer |
 //! | --- | --- | --- | --- | --- |

@@ -221,8 +221,8 @@ impl Bytes for XfsHead {
 
 /// Groups of one block made each block the head of a group, and were gone through however many there were.
 ///
-/// Broken on purpose and seen red: groups of any size; any number of groups; any logarithm; a log across groups; sectors larger
-/// than a block.
+/// Broken on purpose and seen red: groups of any size; any number of groups; any logarithm; a log across groups;
+/// sectors larger than a block.
 #[test]
 fn an_xfs_whose_groups_contradict_each_other_has_no_classes() {
     const BLOCKS: u64 = 1 << 20;

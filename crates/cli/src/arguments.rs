@@ -143,7 +143,8 @@ opened. --json prints what the control socket answers (docs/control.md), with --
   $ plimsoll volume list"
     )]
     Volume(VolumeCommand),
-    /// The fast devices before volumes: how they are, and making, flushing, attaching, detaching, resizing, changing them
+    /// The fast devices before volumes: how they are, and making, flushing, attaching, detaching, resizing, changing
+    /// them
     #[command(
         subcommand,
         after_help = "Examples:
@@ -220,7 +221,8 @@ counted; tenants never wait for a recording.")]
   $ plimsoll class say database-index /mnt/db/orders.index"
     )]
     Class(ClassCommand),
-    /// Load an NBD server, a file or a disk with requests that come at a given rate, whatever is answered; or find its peak
+    /// Load an NBD server, a file or a disk with requests that come at a given rate, whatever is answered; or find its
+    /// peak
     #[command(after_help = "Examples:
   $ plimsoll load 'nbd+unix:///scratch?socket=/run/plimsoll/nbd.sock' --mix spc1-like --destructive --out peak.svg
   offered/s  answered/s  rate  mean  p50  p90  p99  p99.9  longest  read mean  write mean

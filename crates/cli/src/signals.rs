@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 pub enum Told {
     /// SIGTERM or SIGINT: the command is to end.
     ToEnd,
-    /// SIGHUP: its terminal has gone, or an administrator wants a daemon to look at its configuration again. A terminal that closes
-    /// may say so twice, through the shell and by itself.
+    /// SIGHUP: its terminal has gone, or an administrator wants a daemon to look at its configuration again. A terminal
+    /// that closes may say so twice, through the shell and by itself.
     HangUp,
 }
 
@@ -27,8 +27,8 @@ pub fn is_told_to_end() -> bool {
     IS_TOLD_TO_END.load(Ordering::Relaxed)
 }
 
-/// Takes note of SIGHUP from now on instead of ending, until [`listen`] is told of it: for daemons, as the first thing that they do. A SIGHUP
-/// that is ignored stays so.
+/// Takes note of SIGHUP from now on instead of ending, until [`listen`] is told of it: for daemons, as the first thing
+/// that they do. A SIGHUP that is ignored stays so.
 pub fn hold_hang_ups() {
     if heard(ignored()).all(|signal| signal != SIGHUP) {
         return;
@@ -40,9 +40,9 @@ pub fn hold_hang_ups() {
     }
 }
 
-/// Calls `told`, on a thread of its own, each time that this process is told something: by SIGTERM, SIGINT or SIGHUP. A signal that
-/// was ignored when the process began stays so: `nohup` ignores SIGHUP for it, and a script SIGINT for what it starts in the
-/// background.
+/// Calls `told`, on a thread of its own, each time that this process is told something: by SIGTERM, SIGINT or SIGHUP. A
+/// signal that was ignored when the process began stays so: `nohup` ignores SIGHUP for it, and a script SIGINT for what
+/// it starts in the background.
 ///
 /// # Errors
 /// The system refuses.

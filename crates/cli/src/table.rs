@@ -16,8 +16,8 @@ impl Table {
         Table { header: header.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row; as many cells as there are columns. A name in it may be a tenant's: what would steer a terminal or begin another
-    /// line stands there escaped.
+    /// Adds a row; as many cells as there are columns. A name in it may be a tenant's: what would steer a terminal or
+    /// begin another line stands there escaped.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.header.len(), "a row has a cell for each column");
         self.rows.push(cells.map(|cell| shown(&cell).into_owned()).into());

@@ -225,8 +225,9 @@ fn tables_of_devices_and_schedulers_have_a_row_each() {
     assert!(checked.len() >= plimsoll_devices::models().len() && checked.iter().all(|row| row["holds"] == true));
 }
 
-/// What users get, at which level and where, in a terminal of 100 columns; JSON says the same. Planted break that was seen red: the table says of
-/// every scheduler what its laws at the block level are, and so of split_token that it keeps no limits.
+/// What users get, at which level and where, in a terminal of 100 columns; JSON says the same. Planted break that was
+/// seen red: the table says of every scheduler what its laws at the block level are, and so of split_token that it
+/// keeps no limits.
 #[test]
 fn the_table_of_schedulers_says_what_is_kept_where_and_at_which_level() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The file of `--out`, through the real binary: one that cannot be written is refused before anything is begun, and what was
-//! found is printed in any case.
+//! The file of `--out`, through the real binary: one that cannot be written is refused before anything is begun, and
+//! what was found is printed in any case.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixListener;

@@ -26,8 +26,8 @@ fn block(language: &str, text: &str) -> String {
     found.into_iter().next().unwrap()
 }
 
-/// Runs a script as root in a mount namespace of its own, where nothing of this machine's daemons is seen; what it mounts goes with
-/// it. `None`, and says so, where that cannot be.
+/// Runs a script as root in a mount namespace of its own, where nothing of this machine's daemons is seen; what it
+/// mounts goes with it. `None`, and says so, where that cannot be.
 fn run(folder: &Path, script: &str) -> Option<Output> {
     let has = |program: &str| {
         Command::new("sh").args(["-c", &format!("command -v {program} >/dev/null")]).status().unwrap().success()

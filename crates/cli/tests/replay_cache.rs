@@ -8,8 +8,8 @@ fn plimsoll(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(arguments).output().unwrap()
 }
 
-/// Twenty rounds over 200 blocks that are read, and twice as many others that are written once, in the form of HP's trace:
-/// what is read are inodes, what is written is swap.
+/// Twenty rounds over 200 blocks that are read, and twice as many others that are written once, in the form of HP's
+/// trace: what is read are inodes, what is written is swap.
 fn trace() -> tempfile::NamedTempFile {
     let mut text = String::new();
     for number in 0..20 * 200 {

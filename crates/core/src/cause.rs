@@ -15,8 +15,8 @@ const MASK_ACCOUNTS: u32 = u64::BITS;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CauseSet {
     mask: u64,
-    /// Sorted, without duplicates, none below 64; `None` where it would be empty, so that equality is structural. Boxed,
-    /// because every request carries a set and nearly none has accounts here: one word instead of three.
+    /// Sorted, without duplicates, none below 64; `None` where it would be empty, so that equality is structural.
+    /// Boxed, because every request carries a set and nearly none has accounts here: one word instead of three.
     #[expect(clippy::box_collection)]
     above: Option<Box<Vec<u32>>>,
 }

@@ -1,6 +1,8 @@
-//! CRC-32C (Castagnoli; RFC 3720, appendix B.4): what guards blocks of the cache and of compressed volumes, and iSCSI's digests.
+//! CRC-32C (Castagnoli; RFC 3720, appendix B.4): what guards blocks of the cache and of compressed volumes, and iSCSI's
+//! digests.
 //!
-//! O(bytes): on an x86-64 with AVX-512 some 40 bytes a nanosecond, where the processor's own CRC instruction alone does half of that.
+//! O(bytes): on an x86-64 with AVX-512 some 40 bytes a nanosecond, where the processor's own CRC instruction alone does
+//! half of that.
 
 use crc_fast::{CrcAlgorithm, Digest, checksum};
 
@@ -51,8 +53,8 @@ mod tests {
     }
 
     proptest! {
-        /// Lengths of all of the library's ways: a few bytes, some words, several wide registers and what is left. Red if what is kept between is
-        /// not complemented.
+        /// Lengths of all of the library's ways: a few bytes, some words, several wide registers and what is left. Red
+        /// if what is kept between is not complemented.
         #[test]
         fn any_data_in_any_two_parts(data in prop::collection::vec(any::<u8>(), 0..5000), at in any::<prop::sample::Index>()) {
             let (first, second) = data.split_at(at.index(data.len() + 1));

@@ -9,6 +9,7 @@
 //! | [`time`] | [`Time`], [`Span`]: nanoseconds on the host's clock |
 //! | [`units`] | [`Rate`] and byte sizes, parsed from and printed as people write them |
 //! | [`account`] | the tree of pools and sessions and what each was promised ([`Allocation`]) |
+//! | [`device`] | [`DeviceProfile`]: what a scheduler may know of its device |
 //! | [`cause`] | [`CauseSet`]: the accounts that really caused an I/O |
 //! | [`class`] | [`Class`] and the schemes that give classes their names and priorities |
 //! | [`request`] | [`BlockRequest`], what reaches a device |
@@ -24,7 +25,9 @@ pub mod call;
 pub mod cause;
 mod checksum;
 pub mod class;
+pub mod device;
 pub mod mounts;
+mod number;
 mod prefetch;
 pub mod request;
 pub mod scheduler;
@@ -37,10 +40,11 @@ pub use call::{Call, CallId, CallKind, FileId, ThreadId};
 pub use cause::CauseSet;
 pub use checksum::{crc32c, crc32c_append};
 pub use class::Class;
+pub use device::DeviceProfile;
 pub use mounts::{Mount, MountTable};
 pub use prefetch::prefetch;
 pub use request::{BlockRequest, Completion, Operation, RequestId};
-pub use scheduler::{CallDecision, DeviceProfile, Dispatch, PageEvent, Scheduler, Wish};
+pub use scheduler::{CallDecision, Dispatch, PageEvent, Scheduler, Wish};
 pub use shown::{shown, shown_lines};
 pub use time::{Span, Time};
 pub use units::{ByteCount, Rate};

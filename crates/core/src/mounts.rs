@@ -7,8 +7,9 @@
 //!   id    device root target                 kind source     options
 //! ```
 //!
-//! **Complication.** Users may mount: names of theirs, in any bytes, and what they say is the source of a FUSE file system. So nothing
-//! here has to be text, and a source is believed only of a file system that the kernel mounts from a disk ([`Mount::source_disk`]).
+//! **Complication.** Users may mount: names of theirs, in any bytes, and what they say is the source of a FUSE file
+//! system. So nothing here has to be text, and a source is believed only of a file system that the kernel mounts from a
+//! disk ([`Mount::source_disk`]).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -45,7 +46,8 @@ impl Mount {
         NAME_THEIR_DISK.contains(&self.kind.as_str()).then_some(&*self.source)
     }
 
-    /// Where an overlay keeps what is written to it: where all its layers are of one file system, its files have a number of its own.
+    /// Where an overlay keeps what is written to it: where all its layers are of one file system, its files have a
+    /// number of its own.
     pub fn upper_directory(&self) -> Option<PathBuf> {
         if self.kind != "overlay" {
             return None;

@@ -8,8 +8,9 @@
 //!   block layer        request_added -> next(now) -> Now(request) | NotBefore(t) | Nothing -> request_completed
 //! ```
 //!
-//! The block level is **pulled**: after every event the host asks [`Scheduler::next`] until the answer is not a request.
-//! "Not before t" is how limits and idling are said: the host asks again at t, or at the next event if that is sooner.
+//! The block level is **pulled**: after every event the host asks [`Scheduler::next`] until the answer is not a
+//! request. "Not before t" is how limits and idling are said: the host asks again at t, or at the next event if that is
+//! sooner.
 //!
 //! Every handler but those of the block level does nothing by default. So a block scheduler implements three functions
 //! and a split-level scheduler the levels that it uses (split-level paper, section 4.2 and table 2).
@@ -21,28 +22,6 @@ use crate::call::{Call, CallId, FileId};
 use crate::cause::CauseSet;
 use crate::request::{BlockRequest, Completion};
 use crate::time::{Span, Time};
-
-/// What a scheduler may know of its device.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeviceProfile {
-    /// What people call it.
-    pub name: String,
-    /// Bytes.
-    pub capacity_bytes: u64,
-    /// Small random runs per second with `outstanding_max` outstanding: the worst case, and what can be promised.
-    pub worst_case_runs_per_second: f64,
-    /// Bytes per second of one sequential stream.
-    pub sequential_bytes_per_second: f64,
-    /// Bytes per second of one sequential writer that lasts: a solid-state drive writes slower than it reads.
-    pub sequential_write_bytes_per_second: f64,
-    /// How much longer a head settles before it writes than before it reads (data sheets: average write seek less average
-    /// read seek); zero where that is not known, and where there is no head.
-    pub write_settle: Span,
-    /// Whether a head has to move.
-    pub is_rotational: bool,
-    /// How many requests to keep at the device: enough to keep it efficient, few enough to keep control.
-    pub outstanding_max: u32,
-}
 
 /// What a scheduler answers to a call at its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

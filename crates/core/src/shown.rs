@@ -1,8 +1,8 @@
 //! Text that another party chose, in a line of ours: names of files, mount points, processes, volumes, sessions.
 //!
 //! **Rule.** A character that a terminal obeys, or that changes how the characters beside it are read, stands there
-//! escaped. **Complication.** A message of several lines keeps the line ends between its lines ([`shown_lines`]); a name
-//! must not begin a line ([`shown`]).
+//! escaped. **Complication.** A message of several lines keeps the line ends between its lines ([`shown_lines`]); a
+//! name must not begin a line ([`shown`]).
 
 use std::borrow::Cow;
 

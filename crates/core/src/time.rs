@@ -3,7 +3,7 @@
 //! The zero of [`Time`] is whatever the host says: the start of a simulation, or the start of a device's thread. Two
 //! hosts never compare times. 64 bits of nanoseconds last 584 years.
 
-use crate::units::{ParseUnitError, in_whole_units, parse_quantity, three_digits};
+use crate::number::{ParseUnitError, in_whole_units, parse_quantity, three_digits};
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Sub, SubAssign};

@@ -17,8 +17,8 @@
 //! The complication is reads that meet writes: a read does not wait for all programs queued at its die, only for the
 //! operation in progress, and pushes the rest back by its own time.
 
+use crate::model::{DeviceModel, DeviceRequest, Finished};
 use crate::random::mix;
-use crate::{DeviceModel, DeviceRequest, Finished};
 use plimsoll_core::{DeviceProfile, Operation, Span, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -133,8 +133,8 @@ pub const NVME: FlashParameters = FlashParameters {
     outstanding_max: 256,
 };
 
-/// An eighth of [`NVME`] at an eighth of its pace: what a machine of two processors can emulate in real time. All times are
-/// eight times as long, and each part that the drive has several of is there an eighth as often. So each limit
+/// An eighth of [`NVME`] at an eighth of its pace: what a machine of two processors can emulate in real time. All times
+/// are eight times as long, and each part that the drive has several of is there an eighth as often. So each limit
 /// comes from the same part as on the whole drive.
 pub const NVME_64TH: FlashParameters = FlashParameters {
     name: "nvme.64th",

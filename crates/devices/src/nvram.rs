@@ -4,7 +4,7 @@
 //! link. The rule: a command is ready a fixed time after its arrival, then its bytes take the link, one command after
 //! the other. Because the latency is the same for all, they finish in order.
 
-use crate::{DeviceModel, DeviceRequest, Finished};
+use crate::model::{DeviceModel, DeviceRequest, Finished};
 use plimsoll_core::{DeviceProfile, Operation, Span, Time};
 use std::collections::VecDeque;
 

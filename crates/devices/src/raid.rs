@@ -1,7 +1,7 @@
 //! RAID-1E: mirrored striping over any number of disks, also an odd one.
 //!
-//! The intuition: a stripe goes over all disks, and a copy of it follows, moved on by one disk. So every piece is on two
-//! neighbouring disks, and every disk carries as many originals as copies.
+//! The intuition: a stripe goes over all disks, and a copy of it follows, moved on by one disk. So every piece is on
+//! two neighbouring disks, and every disk carries as many originals as copies.
 //!
 //! ```text
 //!            disk 0   1   2   3   4
@@ -11,15 +11,16 @@
 //!   row 3         j'  f'  g'  h'  i'
 //! ```
 //!
-//! The rule: a read goes to the one of the two disks that has fewer requests; a write goes to both and is done when both
-//! are; a flush goes to all. A request that crosses the border of a piece is cut there.
+//! The rule: a read goes to the one of the two disks that has fewer requests; a write goes to both and is done when
+//! both are; a flush goes to all. A request that crosses the border of a piece is cut there.
 //!
 //! The complication: when a write to two disks will be done is not known while its second half still waits in a disk's
-//! queue. So [`next_completion`](DeviceModel::next_completion) may name an earlier moment, at which only a half is done.
+//! queue. So [`next_completion`](DeviceModel::next_completion) may name an earlier moment, at which only a half is
+//! done.
 
 use crate::hdd::{Hdd, parameters::HddParameters};
+use crate::model::{DeviceModel, DeviceRequest, Finished};
 use crate::random::mix;
-use crate::{DeviceModel, DeviceRequest, Finished};
 use plimsoll_core::{DeviceProfile, Operation, Span, Time};
 use std::collections::VecDeque;
 

@@ -3,8 +3,9 @@
 //! A workload runs against the model in virtual time, closed loop: a fixed number of requests outstanding, each
 //! replaced at the moment of its completion. The result is compared with the figure of the data sheet or paper.
 
+use crate::model::{DeviceModel, DeviceRequest};
 use crate::random::Random;
-use crate::{DeviceModel, DeviceRequest, build};
+use crate::registry::build;
 use plimsoll_core::{Operation, Span, Time};
 
 /// By how much, as a fraction, a model may differ from the device.

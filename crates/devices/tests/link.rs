@@ -16,8 +16,8 @@ const LARGE_BYTES: u64 = 128 << 10;
 const SMALL_BYTES: u64 = 4096;
 const SMALL_TOKEN: u64 = 0;
 
-/// What the scheduler chooses after a reply: how many large requests are at the drive, and after how many microseconds the
-/// small one goes there that came meanwhile, if it does not go at once.
+/// What the scheduler chooses after a reply: how many large requests are at the drive, and after how many microseconds
+/// the small one goes there that came meanwhile, if it does not go at once.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     depth: usize,

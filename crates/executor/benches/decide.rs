@@ -1,12 +1,12 @@
-//! What a decision of the executor costs: a request into its queue, a draw, a slice, the request out of it; under the adaptive rule
-//! also how long it may run, and what it sees of the run.
+//! What a decision of the executor costs: a request into its queue, a draw, a slice, the request out of it; under the
+//! adaptive rule also how long it may run, and what it sees of the run.
 //!
 //! `cargo bench -p plimsoll-executor --bench decide`. Goal: 150 ns.
 //!
-//! `decide` has the queues of one thread, as the simulator has them. `threads` has those that service threads share, with their clock: what
-//! comes to a queue is stamped, and so is the turn. `alone`: one thread does both; `beside another`: a second one does the same
-//! at the same queues meanwhile, as often as it can, which is worse than service threads ever are to each other, since they run something in
-//! between; the time is that of one of both.
+//! `decide` has the queues of one thread, as the simulator has them. `threads` has those that service threads share,
+//! with their clock: what comes to a queue is stamped, and so is the turn. `alone`: one thread does both; `beside
+//! another`: a second one does the same at the same queues meanwhile, as often as it can, which is worse than service
+//! threads ever are to each other, since they run something in between; the time is that of one of both.
 
 #[path = "../src/threads/clock.rs"]
 mod clock;
@@ -93,7 +93,8 @@ fn adaptive(group: &mut BenchmarkGroup<'_, WallTime>, depth: usize) {
 /// Requests that wait in the queues that threads share.
 const SHARED_DEPTH: usize = 30;
 
-/// One thread of those that share queues: what it decides for each request, as `threads/mod.rs` and `threads/service.rs` have it.
+/// One thread of those that share queues: what it decides for each request, as `threads/mod.rs` and
+/// `threads/service.rs` have it.
 struct Sharing<'all> {
     lines: &'all Lines<Kind>,
     rules: Rules,

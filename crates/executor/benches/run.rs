@@ -1,10 +1,11 @@
-//! What a request costs on the executor's threads, beside calling its handler; and what two threads do of what one does.
+//! What a request costs on the executor's threads, beside calling its handler; and what two threads do of what one
+//! does.
 //!
 //! `cargo bench -p plimsoll-executor --bench run`. Goals: at most 1 us more than the call; two threads 1.8 times one.
 //!
-//! Requests of `none` do nothing, and come while they are served. Those of `work` compute for some 7 us, and all wait before
-//! the first is served, so that only the service threads need a processor meanwhile. `called` is the same work without
-//! an executor: on two threads it is what this machine's processors do at the best.
+//! Requests of `none` do nothing, and come while they are served. Those of `work` compute for some 7 us, and all wait
+//! before the first is served, so that only the service threads need a processor meanwhile. `called` is the same work
+//! without an executor: on two threads it is what this machine's processors do at the best.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use plimsoll_executor::{Executor, ExecutorConfig, Kind, Policy, Rules};
@@ -84,7 +85,8 @@ async fn work(left: Arc<AtomicUsize>, waiter: Thread) {
     }
 }
 
-/// Lets every thread of the executor stop, queues all requests, and lets the threads go on; answers the time from there to the end.
+/// Lets every thread of the executor stop, queues all requests, and lets the threads go on; answers the time from there
+/// to the end.
 fn served(executor: &Executor<Request>, threads: usize) -> Duration {
     let gate = Arc::new(Barrier::new(threads + 1));
     for _ in 0..threads {

@@ -1,7 +1,8 @@
-//! What the engine's thread does itself takes, of what could be a request's heavy step: checksums, copies, and memory that is given back.
+//! What the engine's thread does itself takes, of what could be a request's heavy step: checksums, copies, and memory
+//! that is given back.
 //!
-//! `cargo run --profile quick -p plimsoll-executor --example step_costs` prints microseconds, the median of a few hundred rounds, for what is in the
-//! processor's caches and for what is not (docs/executor.md).
+//! `cargo run --profile quick -p plimsoll-executor --example step_costs` prints microseconds, the median of a few
+//! hundred rounds, for what is in the processor's caches and for what is not (docs/executor.md).
 
 use plimsoll_core::crc32c;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};

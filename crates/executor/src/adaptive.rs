@@ -1,4 +1,5 @@
-//! `adaptive`: where a request waits, and how long it is served, follow from what requests of its sort were seen to need.
+//! `adaptive`: where a request waits, and how long it is served, follow from what requests of its sort were seen to
+//! need.
 //!
 //! **Intuition.** The mean response time falls when a thread next runs the request that it ends soonest. The paper
 //! guesses which: writes, and suspended requests. Where the guess is wrong, the paper's rule loses.
@@ -17,8 +18,8 @@
 //! queue is the ends of a second there over the ends of a second in the high queue. A slice that the low queue got
 //! because the high queue was empty ends with the run in which a request comes to the high queue.
 //!
-//! **Complication.** Loads change, so counts are halved every 4096 runs. A sort that was hardly seen waits in the high queue.
-//! Where all sorts are alike there is one queue and no guess to lose by.
+//! **Complication.** Loads change, so counts are halved every 4096 runs. A sort that was hardly seen waits in the high
+//! queue. Where all sorts are alike there is one queue and no guess to lose by.
 
 use crate::{Arrival, Dispatching, Kind, Policy, QUEUES, Queue, Slicing};
 use plimsoll_core::Span;
@@ -39,7 +40,8 @@ const REQUEST_BOUNDS: [Span; 2] = [Span::from_micros(1), Span::from_millis(1)];
 const RUN_REQUESTS: [u64; 2] = [8, 2];
 /// QATS's base and cap, 0.3 and 5 ms, in requests.
 const SLICE_REQUESTS: [u64; 2] = [3, 50];
-/// The maintenance queue's slice, 0.2 ms, in requests: a longer one for clients is one for it too, so it keeps its part.
+/// The maintenance queue's slice, 0.2 ms, in requests: a longer one for clients is one for it too, so it keeps its
+/// part.
 const MAINTENANCE_REQUESTS: u64 = 2;
 /// Runs that leave the sorts that a thread goes on with less often than this were never seen to leave them.
 const NEVER_LEFT: f64 = 1e-9;
@@ -158,8 +160,8 @@ impl Adaptive {
         self.request * RUN_REQUESTS[usize::from(high > 0 || low > 0)]
     }
 
-    /// A request of this sort ran for so long; it came again as `next`, or is done. Says whether what it answers was chosen anew. O(1), each
-    /// 4096 times O(sorts).
+    /// A request of this sort ran for so long; it came again as `next`, or is done. Says whether what it answers was
+    /// chosen anew. O(1), each 4096 times O(sorts).
     pub fn observe(&mut self, kind: Kind, arrival: Arrival, ran: Span, next: Option<Arrival>) -> bool {
         if kind == Kind::Maintenance {
             return false;
@@ -201,8 +203,8 @@ impl Adaptive {
     }
 }
 
-/// What each sort of a kind yields, ends a second: the best of what follows if one goes on with it when it is suspended, when it is
-/// preempted, both, or neither.
+/// What each sort of a kind yields, ends a second: the best of what follows if one goes on with it when it is
+/// suspended, when it is preempted, both, or neither.
 fn yields(seen: &[Seen; ARRIVALS]) -> [f64; ARRIVALS] {
     let mut best = [0.0_f64; ARRIVALS];
     for (resumed, preempted) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -216,8 +218,8 @@ fn yields(seen: &[Seen; ARRIVALS]) -> [f64; ARRIVALS] {
     best
 }
 
-/// What is counted by `of` from a run of each sort on, until a request is done or comes as a sort that one does not go on with. The sums
-/// of *resumed* and *preempted* follow from each other: two equations, by Cramer's rule.
+/// What is counted by `of` from a run of each sort on, until a request is done or comes as a sort that one does not go
+/// on with. The sums of *resumed* and *preempted* follow from each other: two equations, by Cramer's rule.
 fn until_left(seen: &[Seen; ARRIVALS], goes_on: [bool; ARRIVALS], of: fn(&Seen) -> f64) -> [f64; ARRIVALS] {
     use Arrival::{Preempted, Resumed};
     let [new, resumed, preempted] = seen;
@@ -242,8 +244,8 @@ mod tests {
     const CLIENTS: [Kind; 3] = [Kind::Read, Kind::Write, Kind::Other];
     const ALL_ARRIVALS: [Arrival; ARRIVALS] = [Arrival::New, Arrival::Resumed, Arrival::Preempted];
 
-    /// What follows from a run of each sort of a kind, step by step until next to nothing is left. `runs`: of each sort what is
-    /// counted in a run, and the parts of its runs that come again as each sort.
+    /// What follows from a run of each sort of a kind, step by step until next to nothing is left. `runs`: of each sort
+    /// what is counted in a run, and the parts of its runs that come again as each sort.
     fn step_by_step(runs: &[(f64, [f64; ARRIVALS]); ARRIVALS], goes_on: [bool; ARRIVALS]) -> [f64; ARRIVALS] {
         let mut sums = [0.0; ARRIVALS];
         for _ in 0..2000 {
@@ -327,7 +329,8 @@ mod tests {
         assert_eq!(run(90), [high, high, high, maintenance]);
     }
 
-    /// A read whose first run ends nothing, but leads to a short second one that does; a write that is preempted, and goes on for long.
+    /// A read whose first run ends nothing, but leads to a short second one that does; a write that is preempted, and
+    /// goes on for long.
     #[test]
     fn who_is_soon_suspended_and_soon_done_waits_high() {
         let mut adaptive = Adaptive::default();
@@ -383,7 +386,8 @@ mod tests {
         assert!(lent(Queue::Low, [0, 3, 0]) && !lent(Queue::Low, [1, 3, 0]) && !lent(Queue::High, [0, 3, 0]));
     }
 
-    /// Without anything seen the slices are the paper's; after that they follow what a request takes, its runs together.
+    /// Without anything seen the slices are the paper's; after that they follow what a request takes, its runs
+    /// together.
     #[test]
     fn slices_and_runs_are_as_long_as_requests_need() {
         let times = |adaptive: &Adaptive| {

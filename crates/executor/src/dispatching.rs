@@ -99,7 +99,8 @@ impl FromStr for Dispatching {
 mod tests {
     use super::*;
 
-    /// Table 4, row by row: new read, new write, resumed read, resumed write, preempted read, preempted write; H is high.
+    /// Table 4, row by row: new read, new write, resumed read, resumed write, preempted read, preempted write; H is
+    /// high.
     #[test]
     fn requests_go_where_the_papers_table_says() {
         let table = [

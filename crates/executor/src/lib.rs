@@ -1,23 +1,25 @@
 //! The request executor of an enterprise filer (ACM TOS 2018): what decides, and the threads that run requests by it.
 //!
-//! **Intuition.** The requests of a storage server compete for its processors before they compete for its disks. So there are
-//! few service threads, and three queues: *high* for what will be short, *low* for the rest, *maintenance* for what must be
-//! done at a steady pace (flushing the log before it is full). **Rule.** A [`Policy`] says in which queue a request waits
-//! ([`Dispatching`]). A free thread draws a queue by weight ([`Selector`]), gets a time slice ([`Slicing`]), and serves requests of
-//! that queue until the slice is spent; then it draws again. A request that lacks something (a lock, a block from the disk) is
-//! suspended and *restarted* when that is there; one that takes more than the slice is *preempted* and restarted.
+//! **Intuition.** The requests of a storage server compete for its processors before they compete for its disks. So
+//! there are few service threads, and three queues: *high* for what will be short, *low* for the rest, *maintenance*
+//! for what must be done at a steady pace (flushing the log before it is full). **Rule.** A [`Policy`] says in which
+//! queue a request waits ([`Dispatching`]). A free thread draws a queue by weight ([`Selector`]), gets a time slice
+//! ([`Slicing`]), and serves requests of that queue until the slice is spent; then it draws again. A request that lacks
+//! something (a lock, a block from the disk) is suspended and *restarted* when that is there; one that takes more than
+//! the slice is *preempted* and restarted.
 //!
-//! **Complication.** A lottery can pass a queue over for any time. Here it cannot: [`Selector`] gives a bound, which the paper
-//! does not.
+//! **Complication.** A lottery can pass a queue over for any time. Here it cannot: [`Selector`] gives a bound, which
+//! the paper does not.
 //!
-//! What decides has no clock, thread or chance of its own: times and tickets are arguments, so the simulator runs it in virtual
-//! time. The service threads ([`Executor`]) each have a [`Selector`] of their own and share only the queues and their depths.
-//! `docs/executor.md` has the rules with their figures.
+//! What decides has no clock, thread or chance of its own: times and tickets are arguments, so the simulator runs it in
+//! virtual time. The service threads ([`Executor`]) each have a [`Selector`] of their own and share only the queues and
+//! their depths. `docs/executor.md` has the rules with their figures.
 
 mod adaptive;
 mod dispatching;
 mod policy;
 mod queues;
+mod rules;
 mod selector;
 mod slices;
 mod threads;
@@ -25,8 +27,9 @@ mod turn;
 
 pub use adaptive::{Adaptive, LowSorts};
 pub use dispatching::Dispatching;
-pub use policy::{Policy, Rules};
+pub use policy::Policy;
 pub use queues::{Queues, URGENT_IN_A_ROW_MAX, Waiting};
+pub use rules::Rules;
 pub use selector::Selector;
 pub use slices::Slicing;
 pub use threads::{

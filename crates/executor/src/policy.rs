@@ -1,6 +1,6 @@
 //! What an administrator chooses: dispatching, slices and weights, and the four that the paper names.
 
-use crate::{Adaptive, Arrival, Dispatching, Kind, QUEUES, Queue, Slicing};
+use crate::{Arrival, Dispatching, Kind, QUEUES, Queue, Slicing};
 use plimsoll_core::Span;
 
 /// A fixed policy.
@@ -34,33 +34,5 @@ impl Policy {
     /// The slice of a thread that drew `queue`, while so many requests wait in each. O(1).
     pub fn slice(&self, queue: Queue, depths: [u32; QUEUES]) -> Span {
         self.slicing.slice(queue, depths, self.weights)
-    }
-}
-
-/// What service threads go by.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rules {
-    /// A policy that stays.
-    Fixed(Policy),
-    /// Where a request waits, and how long it is served, follows from what requests of its sort were seen to need: [`Adaptive`].
-    Adaptive,
-}
-
-impl Rules {
-    /// By name, as a configuration has them.
-    pub const ALL: [(&'static str, Rules); 5] = [
-        ("baseline", Rules::Fixed(Policy::BASELINE)),
-        ("sord", Rules::Fixed(Policy::SORD)),
-        ("qats", Rules::Fixed(Policy::QATS)),
-        ("combo", Rules::Fixed(Policy::COMBO)),
-        ("adaptive", Rules::Adaptive),
-    ];
-
-    /// Slices and weights; dispatching too where it stays.
-    pub(crate) fn policy(&self) -> Policy {
-        match self {
-            Rules::Fixed(policy) => *policy,
-            Rules::Adaptive => Adaptive::POLICY,
-        }
     }
 }

@@ -1,9 +1,9 @@
 //! Which queue a free thread serves: a lottery by weight among those that are not empty (section 2.3), with a bound.
 //!
-//! **Rule.** Each queue that is not empty has as many tickets as its weight; the ticket that is drawn wins. **Complication.** Chance
-//! passes the maintenance queue over for 44 turns in a row once in a hundred times, and while it does, the log fills. So a queue
-//! that was not empty and passed over as often as [`Selector::PASSED_OVER_MAX`] times its due is drawn at once. With the default
-//! weights that changes one draw in two thousand.
+//! **Rule.** Each queue that is not empty has as many tickets as its weight; the ticket that is drawn wins.
+//! **Complication.** Chance passes the maintenance queue over for 44 turns in a row once in a hundred times, and while
+//! it does, the log fills. So a queue that was not empty and passed over as often as [`Selector::PASSED_OVER_MAX`]
+//! times its due is drawn at once. With the default weights that changes one draw in two thousand.
 
 use crate::{QUEUES, Queue};
 
@@ -42,7 +42,8 @@ impl Selector {
         Selector::PASSED_OVER_MAX * sum.div_ceil(self.weights[queue.index()]) + QUEUES as u32
     }
 
-    /// Draws one of the queues that are not empty; `None` if all are. `chance` is any number, every one equally likely. O(1).
+    /// Draws one of the queues that are not empty; `None` if all are. `chance` is any number, every one equally likely.
+    /// O(1).
     pub fn draw(&mut self, depths: [u32; QUEUES], chance: u32) -> Option<Queue> {
         let is_there = |queue: &Queue| depths[queue.index()] > 0;
         let sum: u32 = Queue::ALL.into_iter().filter(is_there).map(|queue| self.weights[queue.index()]).sum();

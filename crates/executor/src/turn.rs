@@ -19,7 +19,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// The turn of a thread that drew `queue` while so many requests waited in each; by what it has seen, where that decides. O(1).
+    /// The turn of a thread that drew `queue` while so many requests waited in each; by what it has seen, where that
+    /// decides. O(1).
     pub fn new(queue: Queue, depths: [u32; QUEUES], policy: &Policy, adaptive: Option<&Adaptive>) -> Turn {
         match adaptive {
             Some(adaptive) => {

@@ -1,6 +1,7 @@
 //! What an executor says of itself, against requests of which everything is known; how many threads a request wakes.
 //!
-//! Times are between bounds that the test measures on the same clock, so a processor that is taken away moves the bounds too.
+//! Times are between bounds that the test measures on the same clock, so a processor that is taken away moves the
+//! bounds too.
 
 mod threads_support;
 
@@ -25,8 +26,8 @@ fn assert_waited(waited: Span, least: Span, most: Span) {
     assert!(least <= waited && waited <= most, "{waited}, from {least} to {most}");
 }
 
-/// One thread is kept; four reads come, and a write and maintenance a while later; then it is let go. Planted breaks: the longest is the last;
-/// what a request had waited is counted for another queue, or not at all.
+/// One thread is kept; four reads come, and a write and maintenance a while later; then it is let go. Planted breaks:
+/// the longest is the last; what a request had waited is counted for another queue, or not at all.
 #[test]
 fn whoever_waits_is_counted_where_and_for_as_long_as_he_waits() {
     let executor = executor(1, 16);
@@ -71,8 +72,8 @@ fn whoever_waits_is_counted_where_and_for_as_long_as_he_waits() {
     assert_waited(thread.busy, goes.since(reads_come), end.since(start));
 }
 
-/// One thread is kept by maintenance, then by a read, and another read waits for both. Planted breaks: the client counts as maintenance; of
-/// maintenance that had begun before the read came, all counts.
+/// One thread is kept by maintenance, then by a read, and another read waits for both. Planted breaks: the client
+/// counts as maintenance; of maintenance that had begun before the read came, all counts.
 #[test]
 fn what_a_client_waits_behind_maintenance_is_counted_apart() {
     let executor = executor(1, 16);

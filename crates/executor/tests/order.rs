@@ -82,7 +82,8 @@ impl<F: Future<Output = ()>> Future for OnlyIfWoken<F> {
     }
 }
 
-/// Of slices that are over as soon as they begin: it stops at each checkpoint, is run again from there, and comes as preempted each time, once.
+/// Of slices that are over as soon as they begin: it stops at each checkpoint, is run again from there, and comes as
+/// preempted each time, once.
 ///
 /// Broken on purpose and seen red: a checkpoint does not wake the request that stops there.
 #[test]

@@ -1,5 +1,5 @@
-//! The service threads: every request is run to its end, once, whatever wakes it when; and what happens when one is stuck, panics,
-//! or too many come.
+//! The service threads: every request is run to its end, once, whatever wakes it when; and what happens when one is
+//! stuck, panics, or too many come.
 //!
 //! Planted breaks that turned a test red stand beside the tests.
 
@@ -185,7 +185,8 @@ fn a_hundred_thousand_wait_and_one_more_is_given_back() {
     all_done(&executor);
 }
 
-/// Outcome: it keeps its thread, the figures say since when, all others go on. Planted break: `running_since` is not set.
+/// Outcome: it keeps its thread, the figures say since when, all others go on. Planted break: `running_since` is not
+/// set.
 #[test]
 fn a_stuck_request_keeps_its_thread_and_nobody_else() {
     let executor = executor(2, 1_000);
@@ -314,7 +315,8 @@ fn long_read() -> Request {
     })
 }
 
-/// Shows an adaptive executor reads that take long, and three short writes for each, until reads wait low; or says what it saw.
+/// Shows an adaptive executor reads that take long, and three short writes for each, until reads wait low; or says what
+/// it saw.
 fn show_long_reads(executor: &Executor<Request>) -> Result<(), Vec<[u64; 3]>> {
     const BATCHES: u32 = 30;
     let batch = |count: usize| {
@@ -326,8 +328,8 @@ fn show_long_reads(executor: &Executor<Request>) -> Result<(), Vec<[u64; 3]>> {
         }
         all_done(executor).queues.map(|queue| queue.served)
     };
-    // Enough that every thread has chosen: each needs 4096 runs. A write whose thread was without a processor for a second has
-    // taken longer than all reads, and is forgotten after some thousand others.
+    // Enough that every thread has chosen: each needs 4096 runs. A write whose thread was without a processor for a
+    // second has taken longer than all reads, and is forgotten after some thousand others.
     let (mut before, mut seen) = (batch(6000), Vec::new());
     let has_learned = (0..BATCHES).any(|_| {
         let after = batch(1000);
@@ -338,8 +340,8 @@ fn show_long_reads(executor: &Executor<Request>) -> Result<(), Vec<[u64; 3]>> {
     if has_learned { Ok(()) } else { Err(seen) }
 }
 
-/// A thread of theirs ends half as many reads as it ends requests. Planted breaks: what was run is not counted; what was chosen is
-/// not shared.
+/// A thread of theirs ends half as many reads as it ends requests. Planted breaks: what was run is not counted; what
+/// was chosen is not shared.
 #[test]
 fn adaptive_threads_learn_which_requests_take_long() {
     for threads in [1, 2] {
@@ -403,8 +405,8 @@ fn adaptive_threads_stop_a_long_run_though_their_slice_goes_on() {
     assert!(thread.preempted > thread.turns, "{thread:?}");
 }
 
-/// A read comes while maintenance is run that gives way after each step, of which hundreds fit its slice. Planted break: the
-/// slice goes on.
+/// A read comes while maintenance is run that gives way after each step, of which hundreds fit its slice. Planted
+/// break: the slice goes on.
 #[test]
 fn a_slice_of_maintenance_ends_when_a_client_comes() {
     let known: Arc<OnceLock<Weak<Executor<Request>>>> = Arc::default();
@@ -439,8 +441,9 @@ const ARRIVALS: [Arrival; 3] = [Arrival::New, Arrival::Resumed, Arrival::Preempt
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Beside the threads stands the table that they are to go by: so many are where it says, and as many as came resumed are counted
-    /// as that. Planted breaks: how a request came is forgotten when it is handed in; it is not counted.
+    /// Beside the threads stands the table that they are to go by: so many are where it says, and as many as came
+    /// resumed are counted as that. Planted breaks: how a request came is forgotten when it is handed in; it is not
+    /// counted.
     #[test]
     fn whoever_is_handed_in_waits_where_the_table_says_of_how_he_came(
         rule in 0..Dispatching::ALL.len(),

@@ -1,5 +1,5 @@
-//! How long a request waits at the most, as `docs/executor.md` states it: one thread in virtual time, asked as the service threads ask,
-//! with more to do than it can.
+//! How long a request waits at the most, as `docs/executor.md` states it: one thread in virtual time, asked as the
+//! service threads ask, with more to do than it can.
 //!
 //! Planted breaks, each red: `Selector` draws by lottery alone; `Queues` lets those with a deadline go first for ever.
 
@@ -70,8 +70,8 @@ impl Line<'_> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Far more come to the high queue, with deadlines, than the thread can do, and few to the others, while draws favour one queue
-    /// as long as they may.
+    /// Far more come to the high queue, with deadlines, than the thread can do, and few to the others, while draws
+    /// favour one queue as long as they may.
     #[test]
     fn nobody_waits_for_longer_than_is_stated(
         policy in 0..POLICIES.len(),

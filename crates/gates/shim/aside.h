@@ -6,8 +6,8 @@
  *     chroot(2), pivot_root(2), setns(2)                          ->  LD_PRELOAD forgets the shim where it is no longer to be found,
  *                                                                     so that the loader has nothing to complain of
  *
- * What its constructor asks of the kernel (openat, read, mmap, close), the loader asks to load any library. So a process behind a
- * filter that let it be executed may make these calls. */
+ * What its constructor asks of the kernel (openat, read, mmap, close), the loader asks to load any library. So a
+ * process behind a filter that let it be executed may make these calls. */
 #ifndef PLIMSOLL_ASIDE_H
 #define PLIMSOLL_ASIDE_H
 

@@ -1,9 +1,9 @@
 /* O_CLASSIFIED (Differentiated Storage Services, section 4.3.1): the first element of each scattered or gathered call on such a
  * file is one byte, the class, which does not go into the file but to the daemon.
  *
- * What has to be remembered is remembered by the kernel, in the open file itself: the signal that it would send if it sent
- * any (F_SETSIG), which for a regular file is never. So copies and children know it too, and a number that is used again,
- * for whatever, is not mistaken.
+ * What has to be remembered is remembered by the kernel, in the open file itself: the signal that it would send if it
+ * sent any (F_SETSIG), which for a regular file is never. So copies and children know it too, and a number that is used
+ * again, for whatever, is not mistaken.
  *
  *     32       opened with O_CLASSIFIED, nothing said yet
  *     33 + c   class c was said last: said again only when it changes

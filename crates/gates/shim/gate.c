@@ -7,8 +7,9 @@
  * A closed word counts as long as the agent renews a lease; a thread that finds it run out goes on and remembers it. So
  * no thread waits for an agent that is gone. The words are mapped read-only: this code can wait, and no more.
  *
- * Files that were opened with O_CLASSIFIED say their classes on the way (classified.h). A process that installs a seccomp filter has
- * no gates from then on (aside.h): the shim's own calls would not be among those that it allows itself.
+ * Files that were opened with O_CLASSIFIED say their classes on the way (classified.h). A process that installs a
+ * seccomp filter has no gates from then on (aside.h): the shim's own calls would not be among those that it allows
+ * itself.
  *
  * It cooperates, it does not enforce: static programs, raw system calls and the C library's own calls (stdio) pass by.
  *

@@ -30,9 +30,9 @@ pub fn make_own(path: &Path) -> Result<(), GateError> {
     set_mode(&directory, path)
 }
 
-/// Makes the directory `path` for a daemon's state, and what it lies in; or takes over one of this user's with the mode that it has:
-/// which users may enter it, and which group may write to it, is this user's to say. Every user may enter a new one, as
-/// tenants find their gates below it.
+/// Makes the directory `path` for a daemon's state, and what it lies in; or takes over one of this user's with the mode
+/// that it has: which users may enter it, and which group may write to it, is this user's to say. Every user may enter
+/// a new one, as tenants find their gates below it.
 ///
 /// # Errors
 /// As of [`make_own`]; of modes, only one that lets every user write is refused.
@@ -44,8 +44,8 @@ pub fn make_state(path: &Path) -> Result<(), GateError> {
     if is_new { set_mode(&directory, path) } else { Ok(()) }
 }
 
-/// The directory above `path`, or `path` itself, that others than this user and its group cannot enter, if there is one: they reach
-/// no file below it.
+/// The directory above `path`, or `path` itself, that others than this user and its group cannot enter, if there is
+/// one: they reach no file below it.
 pub fn closed_to_others(path: &Path) -> Option<&Path> {
     let is_closed = |part: &&Path| std::fs::metadata(part).is_ok_and(|found| found.mode() & ENTERED_BY_OTHERS == 0);
     path.ancestors().filter(|part| !part.as_os_str().is_empty()).find(is_closed)

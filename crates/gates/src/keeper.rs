@@ -5,8 +5,9 @@
 //! agent is gone it lets every call go on, and offers the listener at a socket in the run directory to the next
 //! agent.
 //!
-//! To start a process takes milliseconds. So a [`KeeperStarter`] starts a new listener's on whichever thread may wait, and
-//! those that were killed are replaced by a thread of our own: the thread that hears the listeners waits for neither.
+//! To start a process takes milliseconds. So a [`KeeperStarter`] starts a new listener's on whichever thread may wait,
+//! and those that were killed are replaced by a thread of our own: the thread that hears the listeners waits for
+//! neither.
 //!
 //! A limit: with the keeper *and* the agent killed, no process is left that could answer, and the kernel
 //! fails the tenant's notified calls with ENOSYS. So neither must be ended by what ends the other: in a systemd unit,
@@ -38,14 +39,12 @@ const SOCKET_NAME: &str = "keepers.sock";
 const BACKLOG: i32 = 128;
 /// What it takes from the agent to stand back.
 const ACKNOWLEDGED: &[u8] = b"A";
-/// How often a busy program is tried, and the pause between tries: a program that we wrote is still open for writing in a process that
-/// another of our threads has forked, until that executes.
+/// How often a busy program is tried, and the pause between tries: a program that we wrote is still open for writing in
+/// a process that another of our threads has forked, until that executes.
 const BUSY_TRIES: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of a registration (`REGISTRATION_MAX` of keeper.c).
 const REGISTRATION_MAX: usize = 4096;
-/// Bytes of `sun_path`, the end included.
-pub(crate) const SOCKET_PATH_MAX: usize = 107;
 
 /// The tenant behind a listener: what an agent needs to know to take it over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,8 +94,8 @@ pub struct Guarded {
 }
 
 impl KeeperStarter {
-    /// Starts a keeper behind `listener`, which takes milliseconds. If it does not start, which is logged, another one is
-    /// tried later; until then the tenant depends on this agent.
+    /// Starts a keeper behind `listener`, which takes milliseconds. If it does not start, which is logged, another one
+    /// is tried later; until then the tenant depends on this agent.
     pub fn guard(&self, listener: Listener, registration: Registration) -> Guarded {
         let started = self.connect(&listener, &registration).and_then(|(keeper, theirs)| {
             self.start(theirs)?;
@@ -204,8 +203,8 @@ impl Keepers {
 
     /// What a keeper sends when it has connected: everything in one message, which is there already.
     ///
-    /// One that looks at other words, because an agent took its own away when it ended, never sees our lease: it would go on
-    /// receiving beside us. So it keeps its listener, and lets every call go on.
+    /// One that looks at other words, because an agent took its own away when it ended, never sees our lease: it would
+    /// go on receiving beside us. So it keeps its listener, and lets every call go on.
     fn offer(&self, socket: &OwnedFd) -> io::Result<Option<(Registration, OwnedFd, OwnedFd)>> {
         let mut payload = vec![0; REGISTRATION_MAX];
         let (bytes, descriptors) = passing::receive(socket.as_fd(), &mut payload)?;

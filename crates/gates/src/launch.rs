@@ -38,10 +38,11 @@ const WORDS: &str = "PLIMSOLL_GATE_WORDS";
 const ACCOUNT: &str = "PLIMSOLL_GATE_ACCOUNT";
 /// What those say while they are closed for it.
 const GENERATION: &str = "PLIMSOLL_GATE_GENERATION";
-/// How many seccomp filters the command is behind when it starts: a process that is behind more has one of its own, and the shim stands
-/// aside.
+/// How many seccomp filters the command is behind when it starts: a process that is behind more has one of its own, and
+/// the shim stands aside.
 const FILTERS: &str = "PLIMSOLL_GATE_FILTERS";
-/// Options of AddressSanitizer. What it finds of a program that was linked to it as a library holds also where another library comes first.
+/// Options of AddressSanitizer. What it finds of a program that was linked to it as a library holds also where another
+/// library comes first.
 const SANITIZER: &str = "ASAN_OPTIONS";
 const SANITIZER_OPTION: &str = "verify_asan_link_order=0";
 /// Where the shim, and programs with the libraries, say the classes of files.

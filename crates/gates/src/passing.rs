@@ -1,7 +1,6 @@
 //! Descriptors over Unix sockets (`SCM_RIGHTS`, unix(7)).
 
 use crate::error::GateError;
-use crate::keeper::SOCKET_PATH_MAX;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -12,6 +11,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
+/// Bytes of `sun_path`, the end included.
+pub(crate) const SOCKET_PATH_MAX: usize = 107;
 /// Descriptors of one message; the kernel closes further ones.
 pub(crate) const DESCRIPTORS_MAX: usize = 8;
 

@@ -27,7 +27,8 @@ impl Programs {
     /// # Errors
     /// The directory's name cannot stand in a list of libraries, it is mounted `noexec`, or a file cannot be written.
     pub fn install(directory: &Path) -> Result<Programs, GateError> {
-        // ld.so(8): LD_PRELOAD is split at the first two and `$ORIGIN`, `$LIB`, `$PLATFORM` are replaced. Tenants change directory.
+        // ld.so(8): LD_PRELOAD is split at the first two and `$ORIGIN`, `$LIB`, `$PLATFORM` are replaced. Tenants
+        // change directory.
         if !directory.is_absolute() || directory.to_str().is_none_or(|text| text.contains([' ', ':', '$'])) {
             return Err(GateError::Unloadable { directory: directory.to_owned() });
         }

@@ -1,11 +1,12 @@
 //! The words that shims wait on: the agent's side.
 //!
-//! A file on a tmpfs, one cache line per account and class: 0 is open; closed, a word is the account's **generation**. Tenants map it for
-//! reading, which is enough for a futex wait; only its owner can change a word or the file.
+//! A file on a tmpfs, one cache line per account and class: 0 is open; closed, a word is the account's **generation**.
+//! Tenants map it for reading, which is enough for a futex wait; only its owner can change a word or the file.
 //!
-//! Accounts are given out again, by this agent or the next one, while processes of the tenant before may live on. So each tenant
-//! [begins](GateWords::begin_generation) a generation of its account, and its shims wait at words that say that number and pass all
-//! others. The generations stand in the file beside the words, where the next agent goes on counting.
+//! Accounts are given out again, by this agent or the next one, while processes of the tenant before may live on. So
+//! each tenant [begins](GateWords::begin_generation) a generation of its account, and its shims wait at words that say
+//! that number and pass all others. The generations stand in the file beside the words, where the next agent goes on
+//! counting.
 //!
 //! A woken process goes on, at a word that is still closed too: so the agent can let a few go on while the rest wait
 //! ([`GateWords::admit`]), where all at once would be a herd.

@@ -1,5 +1,5 @@
-//! Processes that restrict themselves, or were built with what wants to be first: the shim neither ends them nor holds up what it cannot
-//! hold without system calls of its own.
+//! Processes that restrict themselves, or were built with what wants to be first: the shim neither ends them nor holds
+//! up what it cannot hold without system calls of its own.
 
 mod support;
 
@@ -49,8 +49,8 @@ fn restricted(rig: &Rig, how: &str, threads: usize) -> Tenant {
 
 /// Each filter kills for what the shim asks at a closed gate.
 ///
-/// Broken on purpose and seen red, each way by itself: a shim without `prctl`; without `syscall`; one with a `syscall` that does not know
-/// `prctl`; one that does not count its filters when it is loaded.
+/// Broken on purpose and seen red, each way by itself: a shim without `prctl`; without `syscall`; one with a `syscall`
+/// that does not know `prctl`; one that does not count its filters when it is loaded.
 #[test]
 fn a_process_that_installs_a_filter_of_its_own_lives_and_passes_its_gates() {
     let rig = Rig::new();
@@ -74,10 +74,11 @@ fn a_process_that_installs_a_filter_of_its_own_lives_and_passes_its_gates() {
     });
 }
 
-/// The filter behind which `plimsoll run` starts a command tells the agent, which tells the shims of that account nothing any more.
+/// The filter behind which `plimsoll run` starts a command tells the agent, which tells the shims of that account
+/// nothing any more.
 ///
-/// Broken on purpose and seen red: a filter that does not notify `seccomp`; one that does not notify `prctl`; an agent that begins no
-/// generation.
+/// Broken on purpose and seen red: a filter that does not notify `seccomp`; one that does not notify `prctl`; an agent
+/// that begins no generation.
 #[test]
 fn a_process_that_installs_a_filter_past_the_c_library_lives_and_passes_its_gates() {
     if cfg!(not(target_arch = "x86_64")) {
@@ -166,7 +167,8 @@ fn a_process_that_is_restricted_otherwise_is_held_as_before() {
     });
 }
 
-/// An account is given to another tenant, by the same agent or the next one, while processes of the tenant before live on.
+/// An account is given to another tenant, by the same agent or the next one, while processes of the tenant before live
+/// on.
 ///
 /// Broken on purpose and seen red: a shim that waits at a word that says anything but 0.
 #[test]
@@ -215,10 +217,11 @@ const SANITIZERS: [(&str, &str, &[&str]); 10] = [
     ("clang", "thread", &["-fsanitize=thread"]),
 ];
 
-/// AddressSanitizer refuses to start where another library was loaded before its own. The shell has options of its own for it, as a
-/// project's tests do.
+/// AddressSanitizer refuses to start where another library was loaded before its own. The shell has options of its own
+/// for it, as a project's tests do.
 ///
-/// Broken on purpose and seen red: a shim without `__asan_default_options` (the shell's), a launcher without ASAN_OPTIONS (own options).
+/// Broken on purpose and seen red: a shim without `__asan_default_options` (the shell's), a launcher without
+/// ASAN_OPTIONS (own options).
 #[test]
 fn programs_with_sanitizers_start_and_are_held() {
     unless_a_lease_runs_out(|| {
@@ -280,8 +283,8 @@ fn output_behind_shim(rig: &Rig, arguments: &[&str]) -> Output {
 
 /// The loader says of each library that it cannot preload that it cannot, in each program.
 ///
-/// Broken on purpose and seen red: a shim without `chroot`; one that forgets itself where it is still there; one without `setns`; one
-/// without `pivot_root`.
+/// Broken on purpose and seen red: a shim without `chroot`; one that forgets itself where it is still there; one
+/// without `setns`; one without `pivot_root`.
 #[test]
 fn the_loader_says_nothing_where_the_root_has_changed() {
     if !is_root() {

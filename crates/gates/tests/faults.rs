@@ -72,12 +72,12 @@ fn waits_and_goes_on(gate: Gate, agent: &Agent, mut tenant: Tenant) {
     }
 }
 
-/// The promise is one second from the kill on. Where the machine takes the processors away no writer goes on in time, so the best
-/// of some tries counts; what no machine can delay is asserted of each: closed words count no longer than that after the agent is
-/// gone.
+/// The promise is one second from the kill on. Where the machine takes the processors away no writer goes on in time,
+/// so the best of some tries counts; what no machine can delay is asserted of each: closed words count no longer than
+/// that after the agent is gone.
 ///
-/// Broken on purpose and seen red: a keeper that does not look into the ledger (the held calls never return); a lease of 1.2 s, in
-/// the words and in the shim.
+/// Broken on purpose and seen red: a keeper that does not look into the ledger (the held calls never return); a lease
+/// of 1.2 s, in the words and in the shim.
 #[test]
 fn an_agent_that_is_killed_holds_nobody_for_a_second_and_no_call_fails() {
     const WRITERS: usize = 50;
@@ -227,8 +227,8 @@ fn who_executes_a_setuid_program_leaves_the_shim_and_not_the_filter() {
     }
     at_both_gates(|gate, rig, agent| {
         let program = rig.disk.path().join("setuid");
-        // Another process copies: a file that is open for writing here would be so in the processes that other tests start, and
-        // could not be run.
+        // Another process copies: a file that is open for writing here would be so in the processes that other tests
+        // start, and could not be run.
         assert!(Command::new("cp").arg(tenant_program()).arg(&program).status().unwrap().success());
         std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
         std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
@@ -278,7 +278,8 @@ fn ten_thousand_threads_wait_and_the_agent_does_not_grow_with_them() {
         wait_until("all threads are there", || tenant.returned().iter().all(|&returned| returned > 0));
         let before_kib = agent.resident_kib();
         agent.hold(&[ACCOUNT]);
-        // Each wakes now and then to see whether there is still an agent; on a slow machine there is no moment at which none does.
+        // Each wakes now and then to see whether there is still an agent; on a slow machine there is no moment at which
+        // none does.
         wait_until("all threads wait", || {
             let before = tenant.returned();
             pause(2000);

@@ -111,8 +111,8 @@ fn the_next_agent_is_given_every_listener_under_load() {
     }
 }
 
-/// A daemon that ends takes its words away. Keeper and agent would both hear the listener, and the agent wait in it for the
-/// tenant's next call, and with it every tenant that the agent hears.
+/// A daemon that ends takes its words away. Keeper and agent would both hear the listener, and the agent wait in it for
+/// the tenant's next call, and with it every tenant that the agent hears.
 ///
 /// Broken on purpose and seen red: whatever keeper comes is taken.
 #[test]

@@ -179,7 +179,8 @@ fn a_container_is_gated_and_outlives_the_agent(runtime: Option<Runtime>) {
     tenant.goes_on();
 }
 
-/// What a static program and a runtime on its way to it need, and nothing that makes a directory; to rename is refused apart.
+/// What a static program and a runtime on its way to it need, and nothing that makes a directory; to rename is refused
+/// apart.
 fn own_profile() -> Value {
     let allowed = "read write pread64 pwrite64 lseek open openat close close_range fstat newfstatat statx statfs fstatfs access faccessat \
          faccessat2 readlink readlinkat getdents64 getcwd chdir fchdir dup dup2 dup3 pipe2 fcntl ioctl mmap munmap mremap mprotect madvise \

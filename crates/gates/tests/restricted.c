@@ -1,8 +1,8 @@
 /* Tenants that restrict themselves: restricted FILE COUNTERS HOW [THREADS]
  *
- * Each thread writes into FILE again and again, and counts in COUNTERS as tenant.c does. Where it is a seccomp filter, it allows what the
- * program itself does from then on and kills for everything else, as those of sandboxed workers do. The first thread restricts the
- * process when it has begun; for "all threads", when it gets SIGUSR1. */
+ * Each thread writes into FILE again and again, and counts in COUNTERS as tenant.c does. Where it is a seccomp filter,
+ * it allows what the program itself does from then on and kills for everything else, as those of sandboxed workers do.
+ * The first thread restricts the process when it has begun; for "all threads", when it gets SIGUSR1. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -36,8 +36,8 @@ fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
 
 /// Each call does nothing else that a gate knows, so each waits for itself.
 ///
-/// Broken on purpose and seen red: a direct read that is its own probe; a shim without a gate at `syncfs`, at `rename`, at
-/// `unlink`.
+/// Broken on purpose and seen red: a direct read that is its own probe; a shim without a gate at `syncfs`, at `rename`,
+/// at `unlink`.
 #[test]
 fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
     let rig = Rig::new();
@@ -120,7 +120,8 @@ fn as_many_go_on_as_are_admitted() {
     });
 }
 
-/// An agent that admits calls must not wait until a thread of the account goes on: the kernel wakes the threads that waited longest.
+/// An agent that admits calls must not wait until a thread of the account goes on: the kernel wakes the threads that
+/// waited longest.
 #[test]
 fn strangers_take_the_places_of_those_who_are_let_in_until_more_are_let_in_than_they_are() {
     const STRANGERS: u32 = 64;

@@ -195,8 +195,8 @@ fn a_call_after_a_silence_is_heard_in_the_next_turn() {
     });
 }
 
-/// Broken on purpose and seen red: a listener that is heard as soon as the lease is renewed; one that is not said to be heard
-/// again.
+/// Broken on purpose and seen red: a listener that is heard as soon as the lease is renewed; one that is not said to be
+/// heard again.
 #[test]
 fn a_listener_is_left_to_its_keeper_for_a_moment_after_the_lease_had_run_out() {
     let rig = Rig::new();
@@ -250,7 +250,8 @@ fn a_turn_hears_everybody_and_no_more_than_its_budget_of_all() {
     });
 }
 
-/// Broken on purpose and seen red: looks that begin with the first call each time; a listener that is left out once there are no looks left.
+/// Broken on purpose and seen red: looks that begin with the first call each time; a listener that is left out once
+/// there are no looks left.
 #[test]
 fn those_who_are_killed_while_held_are_found_some_looks_at_a_time() {
     const THREADS: usize = 40;
@@ -285,7 +286,8 @@ fn those_who_are_killed_while_held_are_found_some_looks_at_a_time() {
     });
 }
 
-/// A child forked while we write a program has it open for writing until it executes, and no process can run it meanwhile.
+/// A child forked while we write a program has it open for writing until it executes, and no process can run it
+/// meanwhile.
 ///
 /// Red with one try.
 #[test]

@@ -7,7 +7,7 @@ mod axis;
 mod names;
 
 use crate::scenario::{PanelKind, Scale};
-use axis::Axis;
+use axis::ScaledAxis;
 use names::Names;
 use plimsoll_core::{ByteCount, Span};
 use plotters::coord::Shift;
@@ -221,7 +221,7 @@ fn draw_title(area: &Area<'_>, title: &str) -> Result<u32, Box<dyn std::error::E
     Ok(below)
 }
 
-fn axes(panel: &DrawnPanel) -> (Axis, Axis) {
+fn axes(panel: &DrawnPanel) -> (ScaledAxis, ScaledAxis) {
     let ys: Vec<f64> = panel
         .series
         .iter()
@@ -231,16 +231,16 @@ fn axes(panel: &DrawnPanel) -> (Axis, Axis) {
         })
         .collect();
     let x = match panel.kind {
-        PanelKind::Bars => Axis::of_names(panel.over.len()),
+        PanelKind::Bars => ScaledAxis::of_names(panel.over.len()),
         PanelKind::Lines => {
             let places: Vec<_> = panel.over.iter().filter_map(|text| Some((place(text)?, text.clone()))).collect();
-            Axis::of_places(&places, panel.x.is_log)
+            ScaledAxis::of_places(&places, panel.x.is_log)
         }
         PanelKind::Curve => {
             let measured = panel.series.iter().flat_map(|series| series.points.iter().map(|point| point.x));
             let paper = panel.series.iter().flat_map(|series| series.paper.iter().map(|point| point.0));
             let places: Vec<f64> = measured.chain(paper).collect();
-            let mut axis = Axis::of_values(&places, panel.x.is_log);
+            let mut axis = ScaledAxis::of_values(&places, panel.x.is_log);
             if !panel.x.is_log {
                 // A curve goes from edge to edge: nothing is said about the time after its end.
                 axis.range.end = places.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
@@ -249,7 +249,7 @@ fn axes(panel: &DrawnPanel) -> (Axis, Axis) {
             axis
         }
     };
-    (x, Axis::of_values(&ys, panel.y.is_log))
+    (x, ScaledAxis::of_values(&ys, panel.y.is_log))
 }
 
 /// Texts of the legend and their places, in rows that fit the panel.

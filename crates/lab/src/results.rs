@@ -56,7 +56,8 @@ pub struct RunResult {
     pub tag_bytes_mean: f64,
     /// Bytes that the tags of dirty pages took at the most, preparation of the files included.
     pub tag_bytes_max: f64,
-    /// What the cache before the device counted while processes and each utility ran, by their names; none without a cache.
+    /// What the cache before the device counted while processes and each utility ran, by their names; none without a
+    /// cache.
     pub cache: BTreeMap<String, CacheFigures>,
     /// Units of the cache.
     pub cache_units: u64,
@@ -73,7 +74,7 @@ pub struct RunResult {
 /// The figures of the processes or tenants of one name.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
-    kinds: BTreeMap<&'static str, Series>,
+    kinds: BTreeMap<&'static str, CallSeries>,
     /// When the first of them started; `None` where it was not noted.
     pub started: Option<Time>,
     /// When the last of them ended; `None` while one runs.
@@ -82,7 +83,7 @@ pub struct Source {
 
 /// One kind of call, by the second in which each returned.
 #[derive(Clone, Debug, Default)]
-pub struct Series {
+pub struct CallSeries {
     seconds: Vec<Second>,
 }
 
@@ -124,12 +125,12 @@ impl Source {
     }
 
     /// The figures of one kind; `None` if no such call returned.
-    pub fn series(&self, kind: &str) -> Option<&Series> {
+    pub fn series(&self, kind: &str) -> Option<&CallSeries> {
         self.kinds.get(kind)
     }
 }
 
-impl Series {
+impl CallSeries {
     fn record(&mut self, now: Time, latency: Span, bytes: u64) {
         let index = (now.as_nanos() / NS_PER_SECOND) as usize;
         if self.seconds.len() <= index {

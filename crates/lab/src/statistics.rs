@@ -77,8 +77,8 @@ pub fn ratios(values: &[f64], of: &[f64]) -> Option<Vec<f64>> {
         .then(|| values.iter().zip(of).map(|(value, of)| value / of).collect())
 }
 
-/// Where a line through the points (`places`, `heights`) first rises above `height`; its end if it never does, its beginning if it
-/// is above from there on. `None` without points, or if there are more of one than of the other.
+/// Where a line through the points (`places`, `heights`) first rises above `height`; its end if it never does, its
+/// beginning if it is above from there on. `None` without points, or if there are more of one than of the other.
 pub fn crossing(places: &[f64], heights: &[f64], height: f64) -> Option<f64> {
     if places.len() != heights.len() {
         return None;

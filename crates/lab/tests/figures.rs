@@ -1,6 +1,6 @@
 //! The built-in scenarios: the fast ones run here, with one seed, twice. What takes longer than some seconds without
-//! optimisation (`split-fig1`, `split-fig6`, `split-fig9`, `split-fig10`, `device-curves`) is only read here, and run by
-//! `plimsoll scenario run all` with an optimised binary.
+//! optimisation (`split-fig1`, `split-fig6`, `split-fig9`, `split-fig10`, `device-curves`) is only read here, and run
+//! by `plimsoll scenario run all` with an optimised binary.
 
 use plimsoll_lab::experiment::{self, Report};
 use plimsoll_lab::host::sim::SimHost;
@@ -89,8 +89,9 @@ fn a_storage_server_does_what_it_can_and_longer_slices_do_more() {
     assert!(failing(&["filer.platform=mid-range"]).contains(&"slow".to_owned()));
 }
 
-/// The executor's rules near the peak, with three seeds. Planted breaks, which the scenario can do itself: SORD sends new reads to the high queue
-/// (`np-to-hq`), slices by depth are those by weight, all queues weigh the same, and adaptive is a policy that loses. Each fails the claims of its rule.
+/// The executor's rules near the peak, with three seeds. Planted breaks, which the scenario can do itself: SORD sends
+/// new reads to the high queue (`np-to-hq`), slices by depth are those by weight, all queues weigh the same, and
+/// adaptive is a policy that loses. Each fails the claims of its rule.
 #[test]
 fn each_rule_of_combo_gains_near_the_peak_and_adaptive_is_not_behind() {
     const OF_COMBO: [&str; 4] = ["combo", "no-sord", "no-qats", "weights-alike"];

@@ -264,8 +264,8 @@ fn who_has_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
         let written = |process: &str| -> u64 {
             result.sources[process].series("write").unwrap().window(0, 100).iter().map(|s| s.bytes).sum()
         };
-        // In memory both would write alike; what b has written before its gate closed takes it minutes to pay. A station that gets
-        // no processor for longer than its lease holds no process.
+        // In memory both would write alike; what b has written before its gate closed takes it minutes to pay. A
+        // station that gets no processor for longer than its lease holds no process.
         seen.push((written("b"), written("a")));
         written("b") < written("a") / 10
     });

@@ -1,5 +1,5 @@
-//! A live run with a cache before the device, and the utilities after it: what is counted is the cache's and by the classes of ext4, and
-//! nothing is left behind.
+//! A live run with a cache before the device, and the utilities after it: what is counted is the cache's and by the
+//! classes of ext4, and nothing is left behind.
 
 mod live_support;
 
@@ -22,9 +22,9 @@ const SIZES: [&str; 14] = [
     "32MiB",
 ];
 
-/// A small file server: files that are three times as much as the memory, and then all utilities. The volume is no larger than the
-/// table of tags: on one of 1 TiB 128 blocks share a place in it, and where ext4 puts two directories, at random, on places of one another, what
-/// is written of one while the other is read has no class.
+/// A small file server: files that are three times as much as the memory, and then all utilities. The volume is no
+/// larger than the table of tags: on one of 1 TiB 128 blocks share a place in it, and where ext4 puts two directories,
+/// at random, on places of one another, what is written of one while the other is read has no class.
 fn setup(machine: &str, policy: &str) -> Setup {
     let text = format!(
         "title = \"t\"\npaper = \"none\"\nsource = \"s\"\ndescription = \"d\"\nhosts = [\"live\"]\ntakes = \"1 s\"\n\
@@ -56,8 +56,8 @@ fn memory_groups() -> usize {
     groups.filter(|entry| entry.file_name().to_string_lossy().starts_with("plimsoll-live-")).count()
 }
 
-/// Red without tags (no block has a class), if every unit counts as one that reads, if utilities find what is in memory (they read nothing), if the run does not end with its
-/// processes (two minutes), and without the recovery of groups.
+/// Red without tags (no block has a class), if every unit counts as one that reads, if utilities find what is in memory
+/// (they read nothing), if the run does not end with its processes (two minutes), and without the recovery of groups.
 #[test]
 fn what_a_cache_counts_is_by_the_classes_of_ext4_and_nothing_is_left() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);

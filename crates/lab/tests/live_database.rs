@@ -1,4 +1,5 @@
-//! A live run with a real PostgreSQL: its files have its classes in the cache, its queries are timed, and nothing is left behind.
+//! A live run with a real PostgreSQL: its files have its classes in the cache, its queries are timed, and nothing is
+//! left behind.
 
 mod live_support;
 

@@ -1,5 +1,5 @@
-//! `load` against real sockets and files. What depends on time stands in the unit tests, in virtual time; here are only bounds that a
-//! busy machine cannot break: a latency is never shorter than the stop that caused it.
+//! `load` against real sockets and files. What depends on time stands in the unit tests, in virtual time; here are only
+//! bounds that a busy machine cannot break: a latency is never shorter than the stop that caused it.
 
 use plimsoll_core::Span;
 use plimsoll_lab::load::{LoadError, LoadOptions, LoadReport, measure};
@@ -103,7 +103,8 @@ fn a_write_may_be_as_long_as_the_server_takes() {
     assert!(error.contains("got requests of 67108864 bytes, allowed multiples of 1 up to 33554432"), "{error}");
 }
 
-/// The target may be written to by then, so this is no bad input. Planted break: whatever does not connect is bad input.
+/// The target may be written to by then, so this is no bad input. Planted break: whatever does not connect is bad
+/// input.
 #[test]
 fn a_server_that_is_gone_after_the_first_rate_is_no_bad_input() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Tenants that send what was recorded.
 //!
-//! Planted breaks that were seen red: every request read, the first request sent again and again, what moves nothing or is
-//! too long sent too.
+//! Planted breaks that were seen red: every request read, the first request sent again and again, what moves nothing or
+//! is too long sent too.
 
 use plimsoll_lab::experiment::{self, Report, ReportRow};
 use plimsoll_lab::host::HostError;

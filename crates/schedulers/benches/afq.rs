@@ -1,5 +1,5 @@
-//! What `afq` costs at 1,000 accounts of all levels that all want something: a read, and a write by the flusher, that is
-//! added, dispatched and completed; a call that enters and returns; a page that is dirtied and freed.
+//! What `afq` costs at 1,000 accounts of all levels that all want something: a read, and a write by the flusher, that
+//! is added, dispatched and completed; a call that enters and returns; a page that is dirtied and freed.
 //!
 //! Goals: 300 ns a block request, 150 ns a call or a page event.
 

@@ -1,5 +1,5 @@
-//! What a block request, a call and a page event cost `split_deadline` at 10 and 1,000 accounts, each with an fsync under way
-//! and with dirty pages.
+//! What a block request, a call and a page event cost `split_deadline` at 10 and 1,000 accounts, each with an fsync
+//! under way and with dirty pages.
 //!
 //! Goals: 300 ns a block request, 150 ns a call or a page event.
 

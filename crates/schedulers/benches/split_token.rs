@@ -1,5 +1,5 @@
-//! What `split_token` costs among a thousand limited accounts on a disk: a request that is added, dispatched and completed; a
-//! call that enters and returns; a page that is dirtied and freed.
+//! What `split_token` costs among a thousand limited accounts on a disk: a request that is added, dispatched and
+//! completed; a call that enters and returns; a page that is dirtied and freed.
 //!
 //! Goals: 300 ns a block request, 150 ns a call or a page event.
 

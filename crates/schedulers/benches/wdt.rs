@@ -1,8 +1,8 @@
 //! What an admission costs: uncontended, with many containers, and with two threads.
 //!
 //! Windows end as often as they would on a drive that does 740,000 requests a second, and bring as many credits as that
-//! takes; among several threads, a refused thread ends the window. The time of several threads is that of the thread that took
-//! longest.
+//! takes; among several threads, a refused thread ends the window. The time of several threads is that of the thread
+//! that took longest.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use plimsoll_core::*;
@@ -43,8 +43,8 @@ fn admit(throttle: &Throttle, pocket: &mut Pocket, asking: usize, requests: u64,
     }
 }
 
-/// `requests` admissions of one thread for one container. A refused thread ends the window: were it always the same thread,
-/// the other would count refusals whenever that one has to wait for a processor.
+/// `requests` admissions of one thread for one container. A refused thread ends the window: were it always the same
+/// thread, the other would count refusals whenever that one has to wait for a processor.
 fn admit_one(throttle: &Throttle, pocket: &mut Pocket, container: usize, requests: u64, unit: f64) {
     for _ in 0..requests {
         while !black_box(pocket.admit(throttle, container, SECTORS)) {
@@ -84,8 +84,8 @@ fn threads(throttle: &Throttle, unit: f64, containers: &[usize], requests: u64) 
 #[repr(align(128))]
 struct Private(i64);
 
-/// The control: as [`admit_one`], with nothing that threads could share, so that what two of them do less than twice is the
-/// machine's. A pocket is filled as often as it is there.
+/// The control: as [`admit_one`], with nothing that threads could share, so that what two of them do less than twice is
+/// the machine's. A pocket is filled as often as it is there.
 fn count(requests: u64) {
     let mut credits = Box::new(Private(0));
     let handful = (WINDOW_REQUESTS as f64 * PLENTY) as i64 / 256;

@@ -1,8 +1,9 @@
 //! What a decision costs: one request added and one dispatched and completed, at 10 to a million sessions.
 //!
-//! `all_active`: every session has a request queued all the time. `one_percent`: one session in a hundred ever asks, and
-//! each request finds its session idle, so that activation and deactivation are part of the cost. `depth`: one session has so
-//! many requests queued. `open+turn+close`: a session more is opened, asks once, is served and closed again.
+//! `all_active`: every session has a request queued all the time. `one_percent`: one session in a hundred ever asks,
+//! and each request finds its session idle, so that activation and deactivation are part of the cost. `depth`: one
+//! session has so many requests queued. `open+turn+close`: a session more is opened, asks once, is served and closed
+//! again.
 
 mod support;
 

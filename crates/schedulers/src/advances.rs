@@ -1,11 +1,12 @@
-//! What accounts paid in advance: deposits for calls under way, and for dirty pages what writing them will probably cost.
+//! What accounts paid in advance: deposits for calls under way, and for dirty pages what writing them will probably
+//! cost.
 //!
-//! **Intuition.** A write is paid late: its pages go to the disk long after its call returned, and until then it would seem
-//! to be free. So it is paid early and roughly, and put right when the exact cost is known. **Rule.** A call leaves a
-//! deposit; what it causes is taken out of that first, and what is left comes back when it returns. An account that
-//! makes clean pages dirty is charged by the [`DirtyModel`]; when its pages are written or freed, it gets back the same
-//! part of that as it has fewer dirty bytes. **Complication.** A request does not say which advance was paid for its
-//! pages, so what comes back is the average of the account's: in all exactly what was charged.
+//! **Intuition.** A write is paid late: its pages go to the disk long after its call returned, and until then it would
+//! seem to be free. So it is paid early and roughly, and put right when the exact cost is known. **Rule.** A call
+//! leaves a deposit; what it causes is taken out of that first, and what is left comes back when it returns. An account
+//! that makes clean pages dirty is charged by the [`DirtyModel`]; when its pages are written or freed, it gets back the
+//! same part of that as it has fewer dirty bytes. **Complication.** A request does not say which advance was paid for
+//! its pages, so what comes back is the average of the account's: in all exactly what was charged.
 //!
 //! Metadata blocks are paid when they are written only: a call that dirties one dirties many, over and over.
 //!
@@ -124,8 +125,8 @@ impl Advances {
 
 #[cfg(test)]
 mod tests {
-    //! Breaks that were planted, and that turned the test red: freed pages are not settled; half of an advance comes back
-    //! whatever part is written; one of several dirtiers pays the whole; a deposit is spent twice.
+    //! Breaks that were planted, and that turned the test red: freed pages are not settled; half of an advance comes
+    //! back whatever part is written; one of several dirtiers pays the whole; a deposit is spent twice.
 
     use super::*;
     use crate::testing::disk;

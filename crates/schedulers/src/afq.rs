@@ -1,8 +1,8 @@
 //! `afq`: Actually Fair Queuing, priorities that hold for reads, buffered writes and fsync alike.
 //!
-//! **Intuition.** Below the file system it is too late: a buffered write has lost its owner, and an fsync waits for blocks
-//! of others. So reads are put in order at the block level, and calls that write at their entry; and the account that
-//! caused an I/O pays for it, whichever thread submits it (split-level paper, section 5.1).
+//! **Intuition.** Below the file system it is too late: a buffered write has lost its owner, and an fsync waits for
+//! blocks of others. So reads are put in order at the block level, and calls that write at their entry; and the account
+//! that caused an I/O pays for it, whichever thread submits it (split-level paper, section 5.1).
 //!
 //! **Rule.** All accounts walk along one line ([`crate::stride`]): a request's cost moves its causes ahead when it is
 //! dispatched, the slower the higher their priority. A read, or a call that writes, goes on while its account is not
@@ -12,7 +12,8 @@
 //! - *Debts.* Pages are written long after they were dirtied. An account that dirties a clean page is charged then what
 //!   it will probably cost, and when it is written that is taken back and what it does cost is charged. A call that
 //!   goes on leaves a deposit, so that a hundred threads do not go on at the same debt.
-//! - *Batches.* Fsyncs of one commit share its cost, so those that may go on go together, and the next when they are back.
+//! - *Batches.* Fsyncs of one commit share its cost, so those that may go on go together, and the next when they are
+//!   back.
 //! - *Lingering.* An account that waited for the disk will want it again at once, but not in the same instant. So it
 //!   still contends for a moment, and pays if it leaves the disk idle. A writer that asks nothing of the disk does not
 //!   contend for long.
@@ -37,8 +38,8 @@ use std::collections::VecDeque;
 /// How long a disk stays with one account's reads, as time of the device in sequence. Half of a slice of CFQ
 /// (`cfq_slice_sync`): among readers of all levels, level 7 has its turn every 36 slices, two seconds.
 pub const SLICE: Span = Span::from_millis(50);
-/// What level 0 may be ahead of the others and go on, as time of the device; level 7 may be an eighth of it ahead. A slice
-/// of CFQ at priority 0 is 180 ms (`cfq_prio_to_slice`).
+/// What level 0 may be ahead of the others and go on, as time of the device; level 7 may be an eighth of it ahead. A
+/// slice of CFQ at priority 0 is 180 ms (`cfq_prio_to_slice`).
 pub const SLACK: Span = Span::from_millis(200);
 /// How many slacks level 0 may be behind when it comes back: one, by which others may be ahead, and one for itself.
 const CREDIT_SLACKS: u64 = 2;
@@ -62,7 +63,7 @@ const SYNC: usize = 1;
 
 /// What is known of an account.
 #[derive(Default)]
-struct Member {
+struct AfqAccount {
     reads: Queue,
     reads_at_device: u32,
     /// By queue: calls at the entry, with their deposits, and how many are under way.
@@ -82,7 +83,7 @@ pub struct Afq {
     stride: Stride,
     model: MeanPositioning,
     advances: Advances,
-    members: Vec<Member>,
+    members: Vec<AfqAccount>,
     queues: RequestQueues,
     at_once: VecDeque<BlockRequest>,
     /// Reads are noted.
@@ -121,10 +122,10 @@ impl Afq {
         (span.as_secs_f64() * self.bytes_per_second) as u64
     }
 
-    fn member(&mut self, account: AccountId) -> &mut Member {
+    fn member(&mut self, account: AccountId) -> &mut AfqAccount {
         while self.members.len() <= account.index() {
             self.stride.open(AccountId(self.members.len() as u32), Priority::default());
-            self.members.push(Member::default());
+            self.members.push(AfqAccount::default());
         }
         &mut self.members[account.index()]
     }
@@ -271,7 +272,7 @@ impl Scheduler for Afq {
     }
 
     fn account_closed(&mut self, _now: Time, account: AccountId) {
-        *self.member(account) = Member::default();
+        *self.member(account) = AfqAccount::default();
         self.advances.forget(account);
         self.joined.forget(account);
         self.stride.close(account);

@@ -11,8 +11,8 @@
 
 use plimsoll_core::{Span, Time};
 
-/// How long a call that writes contends after it last made a clean page dirty: longer than a pause of the kernel's throttling
-/// (`MAX_PAUSE`, 200 ms).
+/// How long a call that writes contends after it last made a clean page dirty: longer than a pause of the kernel's
+/// throttling (`MAX_PAUSE`, 200 ms).
 pub const STALE: Span = Span::from_millis(500);
 
 /// What is known of an account; it does nothing at first.

@@ -1,8 +1,9 @@
 //! What an unmeasured disk is taken for.
 //!
-//! A scheduler that promises how long a call takes, or shares the disk's time, has to know how long a page and a flush take. A disk
-//! with a rate of zero would be one that moves nothing: all calls cost the same, and a flush never ends. So it is taken for a slow
-//! one of its kind. What is guessed too slow makes others wait longer before a large fsync; the order of tenants does not depend on it.
+//! A scheduler that promises how long a call takes, or shares the disk's time, has to know how long a page and a flush
+//! take. A disk with a rate of zero would be one that moves nothing: all calls cost the same, and a flush never ends.
+//! So it is taken for a slow one of its kind. What is guessed too slow makes others wait longer before a large fsync;
+//! the order of tenants does not depend on it.
 //!
 //! Schedulers for which zero means unknown, and that do without (`split_token`, `zygaria`, `wdt`), are not given this.
 

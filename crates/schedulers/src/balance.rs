@@ -8,8 +8,8 @@
 
 use plimsoll_core::{Span, Time};
 
-/// For how long a balance grows at the most. Longer than a call takes on a busy disk (tens of milliseconds), so a process
-/// that always has a next call loses no tokens while one is served; short, so that an idle hour earns no burst.
+/// For how long a balance grows at the most. Longer than a call takes on a busy disk (tens of milliseconds), so a
+/// process that always has a next call loses no tokens while one is served; short, so that an idle hour earns no burst.
 pub const BURST: Span = Span::from_millis(100);
 
 /// See the module's text. All is O(1).

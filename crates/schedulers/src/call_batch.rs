@@ -1,9 +1,10 @@
 //! Calls that go together, in one batch after the other.
 //!
 //! **Intuition.** A journal's commit costs the same for one fsync and for twenty, so twenty that go at once share it.
-//! **Rule.** The next batch begins when the last is back, and a moment later: the same processes will have their next call
-//! ready then. The moment is a small part of what the last batch took. **Complication.** A straggler: after a bound the
-//! next batch goes without it. And the journal may commit once more before the next one goes ([`SecondCommit`]).
+//! **Rule.** The next batch begins when the last is back, and a moment later: the same processes will have their next
+//! call ready then. The moment is a small part of what the last batch took. **Complication.** A straggler: after a
+//! bound the next batch goes without it. And the journal may commit once more before the next one goes
+//! ([`SecondCommit`]).
 
 use crate::second_commit::SecondCommit;
 use plimsoll_core::{BlockRequest, FileId, RequestId, Span, Time, Wish};
@@ -25,8 +26,8 @@ pub struct CallBatch {
 }
 
 impl CallBatch {
-    /// Nothing is under way. The next batch waits for stragglers for so long after one began. `has_head` says whether the
-    /// device has one, which a second commit saves a way.
+    /// Nothing is under way. The next batch waits for stragglers for so long after one began. `has_head` says whether
+    /// the device has one, which a second commit saves a way.
     pub fn new(waits_max: Span, has_head: bool) -> CallBatch {
         let second_commit = SecondCommit::new(has_head);
         CallBatch { waits_max, began: Time::ZERO, inside: 0, gathered: Time::ZERO, second_commit }

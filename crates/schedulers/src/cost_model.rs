@@ -4,36 +4,38 @@
 //! has used as much of it as one that reads 1.4 MB in sequence, so that is what a random 4 KiB costs (split-level
 //! paper, section 5.3: "1 MB of random I/O may be counted as 10 MB").
 //!
-//! **Rule.** [`CostModel`], for requests at the block level: a request that begins where the one before it ended costs its
-//! bytes; any other also costs the positioning, which grows with the square root of the distance. [`DirtyModel`], for pages
-//! as they become dirty, when their place is not known yet: the same, with offsets in the file for places on the
-//! disk. Solid-state drives have no arm: a read costs its bytes and at least a minimum, a write its bytes as often as the
-//! drive must move them, and more where it does not continue a recent one (paper: "simpler models could be used on SSD").
+//! **Rule.** [`CostModel`], for requests at the block level: a request that begins where the one before it ended costs
+//! its bytes; any other also costs the positioning, which grows with the square root of the distance. [`DirtyModel`],
+//! for pages as they become dirty, when their place is not known yet: the same, with offsets in the file for places on
+//! the disk. Solid-state drives have no arm: a read costs its bytes and at least a minimum, a write its bytes as often
+//! as the drive must move them, and more where it does not continue a recent one (paper: "simpler models could be used
+//! on SSD").
 //!
-//! **Complication.** Two streams that take turns both lose their sequence. Each pays for its own way there; that a stream
-//! was interrupted at all is said by [`Cost::is_resumed`], so that a scheduler can charge the account that interrupted
-//! it.
+//! **Complication.** Two streams that take turns both lose their sequence. Each pays for its own way there; that a
+//! stream was interrupted at all is said by [`Cost::is_resumed`], so that a scheduler can charge the account that
+//! interrupted it.
 //!
-//! Everything follows from the [`DeviceProfile`] and the constants below, so the models are estimates, within a factor that
-//! the tests state for each known drive. All steps are O(1) and allocate nothing.
+//! Everything follows from the [`DeviceProfile`] and the constants below, so the models are estimates, within a factor
+//! that the tests state for each known drive. All steps are O(1) and allocate nothing.
 
 use plimsoll_core::{BlockRequest, DeviceProfile, FileId, Operation};
 
 /// Bytes of the requests that `worst_case_runs_per_second` was measured with (`HddParameters`, `FlashParameters`).
 const WORST_CASE_BYTES: f64 = 4096.0;
-/// With n requests to choose from, a disk serves n to this power as many as with one. Fitted to data sheets' positioning
-/// times and to the measured rates of `hdd.wd-aakx`, `hdd.deskstar-120` and `hdd.15k-sas` at 10 outstanding: 1.5 to 1.6.
+/// With n requests to choose from, a disk serves n to this power as many as with one. Fitted to data sheets'
+/// positioning times and to the measured rates of `hdd.wd-aakx`, `hdd.deskstar-120` and `hdd.15k-sas` at 10
+/// outstanding: 1.5 to 1.6.
 const QUEUE_GAIN_POWER: f64 = 0.2;
 /// The part of a mean positioning that does not depend on the distance: half a revolution and settling. From the data
 /// sheets of the same drives: 0.40 to 0.48.
 const FIXED_PART: f64 = 0.45;
 /// One over the mean square root of the distance between two random places on a line of length 1: that is 8/15.
 const MEAN_ROOT_INVERSE: f64 = 15.0 / 8.0;
-/// What any read costs a solid-state drive at the least, bytes: 250 MB/s over 35,000 reads a second (Intel X25-M and X25-E
-/// data sheets); on `nvme` it would be 4 KiB.
+/// What any read costs a solid-state drive at the least, bytes: 250 MB/s over 35,000 reads a second (Intel X25-M and
+/// X25-E data sheets); on `nvme` it would be 4 KiB.
 const FLASH_READ_BYTES_MIN: f64 = 7143.0;
-/// Streams that are remembered while others interrupt them, and places where one may begin. A disk's buffer has 8 segments,
-/// a drive's controller tells 32 writers apart (`FlashParameters`).
+/// Streams that are remembered while others interrupt them, and places where one may begin. A disk's buffer has 8
+/// segments, a drive's controller tells 32 writers apart (`FlashParameters`).
 const STREAMS: usize = 16;
 /// Files with a remembered last dirtied page; a power of two. 16 KiB in all.
 const FILES: usize = 1024;
@@ -41,12 +43,12 @@ const FILES: usize = 1024;
 /// What tells one device from another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Device {
-    /// Bytes that a positioning costs: so many, and so many for each square root of the distance in bytes; divided by the
-    /// gain where the drive has a queue to choose from. A write that a call waits for, more by what the head settles
-    /// longer.
+    /// Bytes that a positioning costs: so many, and so many for each square root of the distance in bytes; divided by
+    /// the gain where the drive has a queue to choose from. A write that a call waits for, more by what the head
+    /// settles longer.
     Disk { fixed_bytes: f64, bytes_per_root: f64, queue_gain: f64, settle_bytes: f64 },
-    /// What a byte costs that is written: how much longer the drive takes than to read it. Bytes that a write costs which
-    /// continues nothing.
+    /// What a byte costs that is written: how much longer the drive takes than to read it. Bytes that a write costs
+    /// which continues nothing.
     Flash { write_amplification: f64, scattered_write_bytes: f64 },
 }
 
@@ -79,8 +81,8 @@ impl Device {
         }
     }
 
-    /// What it costs to go on at `to` after having been at `from`, for one of many requests that the drive may order. A disk
-    /// may also just wait while a gap passes by.
+    /// What it costs to go on at `to` after having been at `from`, for one of many requests that the drive may order. A
+    /// disk may also just wait while a gap passes by.
     fn positioning(&self, from: u64, to: u64, is_write: bool, is_queued: bool) -> f64 {
         match *self {
             Device::Disk { fixed_bytes, bytes_per_root, queue_gain, settle_bytes } => {
@@ -141,8 +143,8 @@ impl Streams {
     }
 }
 
-/// The model for requests at the block level, in the order in which they are dispatched (split-level paper, sections 5.1
-/// and 5.3). O(1): it looks at 32 places.
+/// The model for requests at the block level, in the order in which they are dispatched (split-level paper, sections
+/// 5.1 and 5.3). O(1): it looks at 32 places.
 #[derive(Clone, Debug)]
 pub struct CostModel {
     device: Device,
@@ -165,12 +167,12 @@ impl CostModel {
         cost.transfer + cost.positioning
     }
 
-    /// What a request costs that is dispatched now, part by part. Trims are only noted by a device. A write that must be
-    /// durable when it completes (`is_forced`) waits for the platter even if it goes on where the head was: it pays the fixed
-    /// part of a positioning. A flush makes a disk wait for the platter too, and pays as much of that part as no write
-    /// has paid since the flush before. That is nothing for writes elsewhere, and all of it for a journal's commit
-    /// block: its place has passed by while the blocks before it were made durable. Writes that no call waits for
-    /// (`is_sync` is false) come many at a time, so a disk is quicker with each.
+    /// What a request costs that is dispatched now, part by part. Trims are only noted by a device. A write that must
+    /// be durable when it completes (`is_forced`) waits for the platter even if it goes on where the head was: it pays
+    /// the fixed part of a positioning. A flush makes a disk wait for the platter too, and pays as much of that part as
+    /// no write has paid since the flush before. That is nothing for writes elsewhere, and all of it for a journal's
+    /// commit block: its place has passed by while the blocks before it were made durable. Writes that no call waits
+    /// for (`is_sync` is false) come many at a time, so a disk is quicker with each.
     pub fn cost(&mut self, request: &BlockRequest) -> Cost {
         if request.operation == Operation::Flush {
             return Cost { positioning: self.flush().round() as u64, ..Cost::default() };
@@ -211,9 +213,9 @@ impl CostModel {
     }
 }
 
-/// The preliminary model for pages as they become dirty, by how scattered their offsets are within the file (split-level
-/// paper, section 5.3). O(1), with memory for the last place in each of 1024 files: two files that share a place in that
-/// memory look more scattered than they are, which is put right when their requests are dispatched.
+/// The preliminary model for pages as they become dirty, by how scattered their offsets are within the file
+/// (split-level paper, section 5.3). O(1), with memory for the last place in each of 1024 files: two files that share a
+/// place in that memory look more scattered than they are, which is put right when their requests are dispatched.
 #[derive(Clone, Debug)]
 pub struct DirtyModel {
     device: Device,
@@ -404,8 +406,8 @@ mod tests {
         assert!(!model.cost(&request(Operation::Read, 3 * MIB, 1 << 20)).is_resumed);
     }
 
-    /// What a load takes on a drive's model, as bytes that it could have streamed, over what it is charged. `places` are
-    /// served so many at a time.
+    /// What a load takes on a drive's model, as bytes that it could have streamed, over what it is charged. `places`
+    /// are served so many at a time.
     fn real_over_charged(
         name: &str,
         operation: Operation,

@@ -6,8 +6,8 @@
 //! a file, and several calls may wait for it: each waiting call is linked to the one that began to wait for the same
 //! file before it.
 //!
-//! The first of a line is O(1), a change O(log5 calls), leaving the line of those that wait O(waiting for the file). Nothing
-//! is allocated once as many calls were in it at once as ever are.
+//! The first of a line is O(1), a change O(log5 calls), leaving the line of those that wait O(waiting for the file).
+//! Nothing is allocated once as many calls were in it at once as ever are.
 
 use crate::keyed_slab::KeyedSlab;
 use crate::min_tree::{ABSENT, KEYS, MinTree};

@@ -15,10 +15,10 @@ use plimsoll_core::{BlockRequest, Completion, DeviceProfile, RequestId};
 
 /// Runs, per outstanding one, that may overtake a request at the device.
 ///
-/// From trials in virtual time on `hdd.wd-aakx`: four streams of 256 KiB writes in the middle of the drive, beside them a
-/// tenant at its start with one 4 KiB write outstanding. Without a bound the drive served that one twice a second, each
-/// after half a second; with this one 38 times. Five tenants with random reads, 16 outstanding each, lost 2 % of their
-/// throughput; with half the bound 5 %, with a tenth 16 %.
+/// From trials in virtual time on `hdd.wd-aakx`: four streams of 256 KiB writes in the middle of the drive, beside them
+/// a tenant at its start with one 4 KiB write outstanding. Without a bound the drive served that one twice a second,
+/// each after half a second; with this one 38 times. Five tenants with random reads, 16 outstanding each, lost 2 % of
+/// their throughput; with half the bound 5 %, with a tenth 16 %.
 const OVERTAKEN_MAX_PER_OUTSTANDING: u64 = 2;
 /// Of the outstanding runs, the part that may overtake a request that is due. From the same trials, the small tenant
 /// thinking for 0.3 ms: 24.6 requests a second instead of 21.9, at 1 % of random throughput; a fifth costs 4 %.

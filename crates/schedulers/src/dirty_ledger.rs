@@ -8,11 +8,11 @@
 //! come out of the request's causes evenly, of accounts with none left from the others. Always: the parts of a file's
 //! accounts sum up to the file's bytes, and those of an account to the account's.
 //!
-//! What was dirty before the scheduler came is not in the books; taking out more than there is leaves nothing, and never
-//! less than nothing. Pages without a known cause are the device's ([`AccountId::ROOT`]).
+//! What was dirty before the scheduler came is not in the books; taking out more than there is leaves nothing, and
+//! never less than nothing. Pages without a known cause are the device's ([`AccountId::ROOT`]).
 //!
-//! Cost: O(1) for each cause of an event. Nothing is allocated once as many files and accounts were dirty at once as ever
-//! are.
+//! Cost: O(1) for each cause of an event. Nothing is allocated once as many files and accounts were dirty at once as
+//! ever are.
 
 use crate::keyed_slab::KeyedSlab;
 use plimsoll_core::{AccountId, BlockRequest, CauseSet, FileId, Operation, PageEvent};
@@ -48,7 +48,8 @@ pub struct DirtyLedger {
     parts: KeyedSlab<(u32, AccountId), Part>,
 }
 
-/// The part of the `place`-th of `count` in a stretch of `bytes`: in each page the first ones have what does not divide.
+/// The part of the `place`-th of `count` in a stretch of `bytes`: in each page the first ones have what does not
+/// divide.
 fn portion(bytes: u64, count: u64, place: u64) -> u64 {
     let of = |bytes: u64| bytes / count + u64::from(place < bytes % count);
     bytes / PAGE_BYTES * of(PAGE_BYTES) + of(bytes % PAGE_BYTES)
@@ -152,7 +153,8 @@ impl DirtyLedger {
         self.parts.get_mut(part).bytes += bytes;
     }
 
-    /// Takes `bytes` out of a file, or what there is: of `causes` evenly, what they lack of each other, and then of others.
+    /// Takes `bytes` out of a file, or what there is: of `causes` evenly, what they lack of each other, and then of
+    /// others.
     fn take(&mut self, file: FileId, bytes: u64, causes: &CauseSet) {
         let Some(entry) = self.files.find(file) else { return };
         let bytes = bytes.min(self.files.get(entry).bytes);
@@ -216,7 +218,8 @@ impl DirtyLedger {
 mod tests {
     //! Breaks that were planted, and the test that each turned red:
     //! - freed pages are forgotten (`pages_freed` does nothing): `keeps_the_books_of_each_page`
-    //! - pages that others dirty too are counted twice (`take` in `pages_dirtied` left out): `keeps_the_books_of_each_page`
+    //! - pages that others dirty too are counted twice (`take` in `pages_dirtied` left out):
+    //!   `keeps_the_books_of_each_page`
     //! - what causes lack is not taken of others: `the_parts_sum_up_whatever_requests_say`
 
     use super::*;

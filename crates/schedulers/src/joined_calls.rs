@@ -1,9 +1,9 @@
 //! How many calls of each account joined a commit, so that each account pays its part of it.
 //!
-//! **Intuition.** A commit writes what many calls have changed, in blocks that belong to them all. **Rule.** Calls are counted
-//! for the transaction that runs. The first block that goes to the journal after a commit says that this one is closed: calls
-//! from then on are the next one's. **Complication.** An account may be a cause of a commit without a call in it, by what it
-//! changed before; it counts for one.
+//! **Intuition.** A commit writes what many calls have changed, in blocks that belong to them all. **Rule.** Calls are
+//! counted for the transaction that runs. The first block that goes to the journal after a commit says that this one is
+//! closed: calls from then on are the next one's. **Complication.** An account may be a cause of a commit without a
+//! call in it, by what it changed before; it counts for one.
 //!
 //! All is O(1).
 
@@ -60,7 +60,8 @@ impl JoinedCalls {
         }
     }
 
-    /// How many parts of a request's cost are the account's: of a commit one for each call that joined it, otherwise one.
+    /// How many parts of a request's cost are the account's: of a commit one for each call that joined it, otherwise
+    /// one.
     pub fn parts(&mut self, account: AccountId, request: &BlockRequest) -> u64 {
         if writes_journal(request) { self.account(account).calls_before.max(1) } else { 1 }
     }
@@ -73,8 +74,8 @@ impl JoinedCalls {
 
 #[cfg(test)]
 mod tests {
-    //! Planted: calls that come while a commit is written count for it; calls of two transactions ago count; other requests
-    //! are divided by calls too.
+    //! Planted: calls that come while a commit is written count for it; calls of two transactions ago count; other
+    //! requests are divided by calls too.
 
     use super::*;
     use plimsoll_core::{Operation, RequestId, Time};

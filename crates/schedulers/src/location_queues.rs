@@ -3,8 +3,8 @@
 //! **Intuition.** A disk likes requests in the order of their places. **Rule.** A sweep over the device takes what was
 //! there when it began; what comes meanwhile waits for the next one. So nothing waits for more than two sweeps, and two
 //! heaps are all that the order of place needs. A request past its deadline goes out of turn, the earliest first.
-//! **Complication.** A heap gives back its first only. So what went out of turn leaves its entry behind, and the slot that
-//! it had in the memory of all queues is free when the sweep has come by.
+//! **Complication.** A heap gives back its first only. So what went out of turn leaves its entry behind, and the slot
+//! that it had in the memory of all queues is free when the sweep has come by.
 //!
 //! O(log queued) a request. Allocates only while the number of queued requests is a new record.
 
@@ -113,7 +113,8 @@ impl LocationQueues {
 
 #[cfg(test)]
 mod tests {
-    //! Breaks that were planted, and what each turned red, here and in `split_deadline`'s `decides_as_the_obvious_way_does`:
+    //! Breaks that were planted, and what each turned red, here and in `split_deadline`'s
+    //! `decides_as_the_obvious_way_does`:
     //! - those with a passed deadline wait for the sweep
     //! - what comes meanwhile joins the sweep under way
     //! - a slot is free while its entry is still in the sweep

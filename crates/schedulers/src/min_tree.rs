@@ -1,9 +1,9 @@
 //! Finds the owner of the smallest of many keys that change all the time.
 //!
-//! Keys sit in numbered slots, five to a cache line, each with its owner beside it; above stand, again five to a line, the
-//! smallest of each line and its owner, up to one line at the top. A slot never moves, so there is no position index to
-//! keep, as a heap would need; and the lines that a change may touch follow from the slot alone, so the processor loads
-//! them side by side.
+//! Keys sit in numbered slots, five to a cache line, each with its owner beside it; above stand, again five to a line,
+//! the smallest of each line and its owner, up to one line at the top. A slot never moves, so there is no position
+//! index to keep, as a heap would need; and the lines that a change may touch follow from the slot alone, so the
+//! processor loads them side by side.
 //!
 //! ```text
 //!   first      (3, d)
@@ -46,15 +46,15 @@ pub struct First {
 /// One of the keys of five slots, or what stands first in each of five lines below.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(C, align(64))]
-pub(crate) struct Line {
+pub(crate) struct KeyLine {
     keys: [u64; LINE_KEYS],
     owners: [u32; LINE_KEYS],
 }
 
-const _: () = assert!(size_of::<Line>() == 64);
+const _: () = assert!(size_of::<KeyLine>() == 64);
 
-impl Line {
-    const EMPTY: Line = Line { keys: [ABSENT; LINE_KEYS], owners: [0; LINE_KEYS] };
+impl KeyLine {
+    const EMPTY: KeyLine = KeyLine { keys: [ABSENT; LINE_KEYS], owners: [0; LINE_KEYS] };
 
     /// The smallest key and its owner, in the lowest place on a tie. A knock-out without a branch to mispredict.
     fn first(&self) -> First {
@@ -69,7 +69,7 @@ impl Line {
 pub struct MinTree {
     firsts: [First; KEYS],
     /// The lines of the slots, then level by level what stands above them: of each, one for each key.
-    lines: Vec<[Line; KEYS]>,
+    lines: Vec<[KeyLine; KEYS]>,
     /// How many of them are of slots.
     slot_lines: usize,
 }
@@ -96,7 +96,7 @@ impl MinTree {
 
     /// The lines that [`set_one`](MinTree::set_one) looks at for `slot`, for a caller that can have them loaded in
     /// advance.
-    pub(crate) fn lines_of(&self, slot: usize, which: usize) -> impl Iterator<Item = &Line> {
+    pub(crate) fn lines_of(&self, slot: usize, which: usize) -> impl Iterator<Item = &KeyLine> {
         let (mut line, mut level_start, mut level_lines) = (slot / LINE_KEYS, 0, self.slot_lines);
         std::iter::from_fn(move || {
             let here = self.lines.get(level_start + line);
@@ -161,7 +161,7 @@ impl MinTree {
         let levels =
             std::iter::successors(Some(self.slot_lines), |&level| (level > 1).then(|| level.div_ceil(LINE_KEYS)));
         self.lines.reserve_exact(levels.sum::<usize>() - self.lines.len());
-        self.lines.resize(self.slot_lines, [Line::EMPTY; KEYS]);
+        self.lines.resize(self.slot_lines, [KeyLine::EMPTY; KEYS]);
         self.build();
     }
 
@@ -171,7 +171,7 @@ impl MinTree {
         let mut below = 0..self.slot_lines;
         while below.len() > 1 {
             for first_line in below.clone().step_by(LINE_KEYS) {
-                let mut above = [Line::EMPTY; KEYS];
+                let mut above = [KeyLine::EMPTY; KEYS];
                 for line in first_line..below.end.min(first_line + LINE_KEYS) {
                     for (above, of_key) in above.iter_mut().zip(&self.lines[line]) {
                         let First { key, owner } = of_key.first();

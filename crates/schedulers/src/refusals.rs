@@ -24,8 +24,8 @@ impl fmt::Display for NotKept {
     }
 }
 
-/// Every promise of `allocation` that the scheduler called `name` does not keep to `account`; all of them where there is
-/// no such scheduler.
+/// Every promise of `allocation` that the scheduler called `name` does not keep to `account`; all of them where there
+/// is no such scheduler.
 pub fn not_kept(name: &str, account: &Promised<'_>, allocation: &Allocation) -> Vec<NotKept> {
     let made = Promise::ALL.into_iter().filter(|promise| promise.is_made(allocation));
     let entry = registry().iter().find(|entry| entry.name == name);

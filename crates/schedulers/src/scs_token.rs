@@ -27,7 +27,7 @@ struct Known {
 }
 
 /// A call at the entry.
-struct Held {
+struct HeldCall {
     id: CallId,
     account: AccountId,
     bytes: u64,
@@ -38,7 +38,7 @@ pub struct ScsToken {
     device_runs_per_second: f64,
     accounts: Vec<Known>,
     /// In the order in which they came.
-    held: Vec<Held>,
+    held: Vec<HeldCall>,
     block_level: Cfq,
 }
 
@@ -131,7 +131,7 @@ impl Scheduler for ScsToken {
             return CallDecision::Admit;
         }
         self.for_each_in_chain(call.account, |known| known.held += 1);
-        self.held.push(Held { id: call.id, account: call.account, bytes: call.length });
+        self.held.push(HeldCall { id: call.id, account: call.account, bytes: call.length });
         CallDecision::Hold
     }
 

@@ -11,13 +11,13 @@
 //!   two:                 data, data, ------> commit, commit, <------
 //! ```
 //!
-//! **Rule.** When a batch of fsyncs is back and a commit was part of it, another one is wished for ([`Wish::Commit`]) before
-//! the next batch goes. While that batch writes its data, what the calls behind it have made dirty is written too
-//! ([`Wish::StartWriteback`]), no more files than the batch has calls: a drive that can choose is quicker.
+//! **Rule.** When a batch of fsyncs is back and a commit was part of it, another one is wished for ([`Wish::Commit`])
+//! before the next batch goes. While that batch writes its data, what the calls behind it have made dirty is written
+//! too ([`Wish::StartWriteback`]), no more files than the batch has calls: a drive that can choose is quicker.
 //!
-//! **Complication.** It may be of no use. Calls that allocate join a transaction when their data are written, and need a
-//! commit after it all the same; and a host may not grant the wish. Then it is not tried for two batches, then for four,
-//! and so on.
+//! **Complication.** It may be of no use. Calls that allocate join a transaction when their data are written, and need
+//! a commit after it all the same; and a host may not grant the wish. Then it is not tried for two batches, then for
+//! four, and so on.
 //!
 //! All is O(1), but for the files, each of which is named once.
 
@@ -182,9 +182,9 @@ impl SecondCommit {
 
 #[cfg(test)]
 mod tests {
-    //! Planted: there is no second commit; a third follows; nothing is written early; everything is, however much it is;
-    //! what fails is tried again at once; what failed is never forgotten; a call without a granted commit waits for it;
-    //! a device without a head is asked for two; files are remembered without end.
+    //! Planted: there is no second commit; a third follows; nothing is written early; everything is, however much it
+    //! is; what fails is tried again at once; what failed is never forgotten; a call without a granted commit waits for
+    //! it; a device without a head is asked for two; files are remembered without end.
 
     use super::*;
     use plimsoll_core::{AccountId, Class, Operation};

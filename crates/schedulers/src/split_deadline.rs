@@ -1,19 +1,19 @@
 //! `split_deadline`: deadlines for reads and for fsync calls (split-level paper, section 5.2).
 //!
-//! **Intuition.** A deadline for a block write means nothing where the file system's journal makes it wait for the blocks
-//! of others. But at the entry of an fsync nothing is entangled yet, and the dirty pages of its file say what it will
-//! cost. **Rule.** An fsync goes on at once if the accounts with a shorter deadline could wait for it. Otherwise its
-//! file is written first, in the background and in slices, each as long as the fsyncs that go on can wait, until what is
-//! left is small enough. Fsyncs that could go on do so by deadline. Below, reads, writes that a call waits for and
-//! writes that no call waits for stand in location queues; the queue with the nearest deadline goes. Of reads that is
-//! the earliest of all, of awaited writes that of the fsync that goes on above. Of the other writes it is the time by
-//! which none of them should wait any more. While an fsync goes on, few writes go that no call waits for; to a drive
+//! **Intuition.** A deadline for a block write means nothing where the file system's journal makes it wait for the
+//! blocks of others. But at the entry of an fsync nothing is entangled yet, and the dirty pages of its file say what it
+//! will cost. **Rule.** An fsync goes on at once if the accounts with a shorter deadline could wait for it. Otherwise
+//! its file is written first, in the background and in slices, each as long as the fsyncs that go on can wait, until
+//! what is left is small enough. Fsyncs that could go on do so by deadline. Below, reads, writes that a call waits for
+//! and writes that no call waits for stand in location queues; the queue with the nearest deadline goes. Of reads that
+//! is the earliest of all, of awaited writes that of the fsync that goes on above. Of the other writes it is the time
+//! by which none of them should wait any more. While an fsync goes on, few writes go that no call waits for; to a drive
 //! without a head none that comes once the journal is being written, since the last flush would wait for it too.
 //! **Complication.** What an fsync takes besides its data (its turn at the journal, the commit, the barrier) is
 //! unknown: it is measured, mean and deviation as TCP does its round trips, and taken off every deadline.
 //!
-//! Writeback is the scheduler's own ([`Writeback::Own`]), or the kernel's flusher's, and then writes are held so that it
-//! never has more to write than the shortest deadline can bear ([`Writeback::Flusher`]; the paper's Split-Pdflush).
+//! Writeback is the scheduler's own ([`Writeback::Own`]), or the kernel's flusher's, and then writes are held so that
+//! it never has more to write than the shortest deadline can bear ([`Writeback::Flusher`]; the paper's Split-Pdflush).
 //!
 //! Cost: O(log queued) a request, O(log fsyncs) a call, O(causes) a page event; nothing is allocated once warm.
 
@@ -37,15 +37,16 @@ use std::collections::VecDeque;
 
 /// How long a read may wait (Linux, `read_expire`).
 const READ_EXPIRE: Span = Span::from_millis(500);
-/// How long an fsync may take (Linux, `write_expire`: the paper's fsync deadlines stand in the place of those of writes).
+/// How long an fsync may take (Linux, `write_expire`: the paper's fsync deadlines stand in the place of those of
+/// writes).
 const FSYNC_EXPIRE: Span = Span::from_secs(5);
 /// No call is held longer. Ours: long enough for a checkpoint of some thousand random pages on a disk.
 const HELD_MAX: Span = Span::from_secs(45);
 /// Random writes that an fsync of one page takes before any was measured: data, journal, commit record, and a barrier.
 const COMMIT_RUNS: f64 = 4.0;
-/// How many deviations are allowed for. RFC 6298 has 4, where being late costs most; here what is kept free is not used by
-/// others. Tried on `split-fig12`: with 4, 3 and 2 the 99th percentile is 75, 77 and 84 ms of 100, and B has 38, 54 and 65
-/// blocks a second.
+/// How many deviations are allowed for. RFC 6298 has 4, where being late costs most; here what is kept free is not used
+/// by others. Tried on `split-fig12`: with 4, 3 and 2 the 99th percentile is 75, 77 and 84 ms of 100, and B has 38, 54
+/// and 65 blocks a second.
 const DEVIATIONS: f64 = 2.0;
 /// A slice takes the device at most so long. Ours: as the flusher's rounds (Linux, `writeback_sb_inodes`).
 const SLICE_MAX: Span = Span::from_millis(100);
@@ -63,8 +64,8 @@ const UNAWAITED_PART: usize = 4;
 const HELD_FOR_COMMIT_MAX: Span = Span::from_millis(5);
 /// How long is waited for the requests of a slice. Ours: longer than a file system thinks.
 const UNANSWERED_MAX: Span = Span::from_millis(100);
-/// Of what may be dirty, the part from which on the oldest is written (Linux: background ratio over dirty ratio), and the
-/// part from which on writes are held: below where the kernel begins to throttle writers, half-way to all of it.
+/// Of what may be dirty, the part from which on the oldest is written (Linux: background ratio over dirty ratio), and
+/// the part from which on writes are held: below where the kernel begins to throttle writers, half-way to all of it.
 const BACKGROUND_PART: f64 = 0.5;
 const HELD_PART: f64 = 0.7;
 /// An account with less than one over so many of what is dirty is not held for it.
@@ -173,8 +174,8 @@ impl SplitDeadline {
         !self.has_head && self.allowance(promise) < self.commit.most(DEVIATIONS)
     }
 
-    /// Whether so much data is more than others can wait for. A page never is: it is not worth waiting for. All else is where a commit
-    /// makes them late: a flush of some pages takes such a drive longer than writing them.
+    /// Whether so much data is more than others can wait for. A page never is: it is not worth waiting for. All else is
+    /// where a commit makes them late: a flush of some pages takes such a drive longer than writing them.
     fn is_dear(&self, data: Span, promise: DeadlineHolder) -> bool {
         let room = if self.makes_late(promise) { Span::ZERO } else { self.allowance(promise) };
         data > room.max(self.page_time)

@@ -12,16 +12,17 @@
 //!                writes never (others' may depend on them)
 //! ```
 //!
-//! **Rule.** Each limited account, session or pool, has a balance that grows at its limit up to a tenth of a second of the
-//! disk. A cost is divided among its causes, and each part is taken from the cause and from every pool that it is in.
-//! A waiter waits for that one of these balances that is negative for longest, behind earlier waiters; calls and
+//! **Rule.** Each limited account, session or pool, has a balance that grows at its limit up to a tenth of a second of
+//! the disk. A cost is divided among its causes, and each part is taken from the cause and from every pool that it is
+//! in. A waiter waits for that one of these balances that is negative for longest, behind earlier waiters; calls and
 //! reads stand in one line. When it is zero the calls go that are before the first read, or the one read that is first.
 //!
-//! **Complication.** *Guesses have to come back.* A request does not say which guess was made for its bytes, so each account
-//! remembers what it was charged for how many dirty bytes, and gets back the average: in all exactly what was charged.
-//! *A stream is interrupted.* Then the disk goes there and back again, and the account that interrupted pays for both.
-//! The stream goes on with one request: a drive that was given more would begin with what passes by first, and go round
-//! once more. *Metadata reads never wait*: the caller may have a transaction open that others need committed.
+//! **Complication.** *Guesses have to come back.* A request does not say which guess was made for its bytes, so each
+//! account remembers what it was charged for how many dirty bytes, and gets back the average: in all exactly what was
+//! charged. *A stream is interrupted.* Then the disk goes there and back again, and the account that interrupted pays
+//! for both. The stream goes on with one request: a drive that was given more would begin with what passes by first,
+//! and go round once more. *Metadata reads never wait*: the caller may have a transaction open that others need
+//! committed.
 //!
 //! *A waiter for two balances* keeps its place in one line while it is in the other, and no later waiter passes it.
 //! Otherwise accounts that are quick with the next call could starve it.
@@ -41,9 +42,9 @@ use plimsoll_core::{
 use plimsoll_core::{Dispatch, FileId, Operation, PageEvent, Scheduler, Span, Time, Wish};
 use std::collections::VecDeque;
 
-/// The part of a positioning that an interrupted stream loses on its way back: what the drive had read ahead before it went
-/// is in its buffer when it returns. Fitted to `hdd.wd-aakx` and `hdd.15k-sas`: a sequential reader loses about as much to
-/// random reads as to writes that no call waits for and that are charged alike (`split-fig13-sweep`).
+/// The part of a positioning that an interrupted stream loses on its way back: what the drive had read ahead before it
+/// went is in its buffer when it returns. Fitted to `hdd.wd-aakx` and `hdd.15k-sas`: a sequential reader loses about as
+/// much to random reads as to writes that no call waits for and that are charged alike (`split-fig13-sweep`).
 const WAY_BACK_PART: f64 = 5.0 / 8.0;
 
 /// The same after a write that a call waits for, mostly a journal's with its flush: it is gone to at once, so less was
@@ -103,7 +104,7 @@ impl Waiter {
 }
 
 /// What is known of an account, and the waiters for its balance: calls and reads of it and of all that are in it.
-struct Node {
+struct TokenAccount {
     parent: Option<AccountId>,
     balance: Option<Balance>,
     /// Of files, and of metadata: a guess for the one says little of the other.
@@ -111,9 +112,13 @@ struct Node {
     line: WaitingLine<Waiter>,
 }
 
-impl Node {
-    const UNKNOWN: Node =
-        Node { parent: None, balance: None, dirty: [Dirty { bytes: 0.0, charged: 0.0 }; 2], line: WaitingLine::EMPTY };
+impl TokenAccount {
+    const UNKNOWN: TokenAccount = TokenAccount {
+        parent: None,
+        balance: None,
+        dirty: [Dirty { bytes: 0.0, charged: 0.0 }; 2],
+        line: WaitingLine::EMPTY,
+    };
 
     fn zero_at(&self) -> Time {
         self.balance.map_or(Time::ZERO, |balance| balance.zero_at())
@@ -127,7 +132,7 @@ pub struct SplitToken {
     saved_bytes: f64,
     guess: DirtyModel,
     model: CostModel,
-    nodes: Vec<Node>,
+    nodes: Vec<TokenAccount>,
     /// Accounts with a waiter for their balance, by when it will be zero, and by the first waiter.
     waiting: MinTree,
     /// How many possible waiters have come: the last one's place.
@@ -166,7 +171,7 @@ impl SplitToken {
         let index = account.id.index();
         while self.nodes.len() <= index {
             self.waiting.assign(self.nodes.len(), self.nodes.len() as u32);
-            self.nodes.push(Node::UNKNOWN);
+            self.nodes.push(TokenAccount::UNKNOWN);
         }
         let node = &mut self.nodes[index];
         let rate = account.allocation.limit.map(|limit| limit.bytes_per_second(self.device_runs_per_second));
@@ -246,9 +251,9 @@ impl SplitToken {
         Some(&mut self.nodes.get_mut(account.index())?.dirty[usize::from(is_metadata)])
     }
 
-    /// Gives back what the causes were charged when the pages became dirty that are written or deleted now: to each for an
-    /// equal part of them. Where a request has pages of different causes, one may have had less of them than its part;
-    /// then the others had more.
+    /// Gives back what the causes were charged when the pages became dirty that are written or deleted now: to each for
+    /// an equal part of them. Where a request has pages of different causes, one may have had less of them than its
+    /// part; then the others had more.
     fn give_back(&mut self, now: Time, causes: &CauseSet, is_metadata: bool, length: f64) {
         let share = length / causes.len().max(1) as f64;
         let mut missing = length;
@@ -327,7 +332,7 @@ impl Scheduler for SplitToken {
     }
 
     fn account_closed(&mut self, _now: Time, account: AccountId) {
-        self.nodes[account.index()] = Node::UNKNOWN;
+        self.nodes[account.index()] = TokenAccount::UNKNOWN;
         self.note_waiting(account);
     }
 

@@ -33,7 +33,7 @@ struct Place {
 }
 
 /// One container in one direction.
-struct Line {
+struct ContainerQueue {
     queue: Queue,
     /// When the next request may go.
     release: Time,
@@ -48,7 +48,7 @@ pub struct StaticThrottle {
     /// By account number.
     accounts: Vec<Place>,
     /// By container, reads first.
-    lines: Vec<Line>,
+    lines: Vec<ContainerQueue>,
     queues: RequestQueues,
     /// The lines with requests, by release.
     waiting: BinaryHeap<Reverse<(Time, u32)>>,
@@ -96,7 +96,8 @@ impl Scheduler for StaticThrottle {
         let index = account.id.index();
         if self.accounts.len() <= index {
             self.accounts.resize(index + 1, Place::default());
-            self.lines.resize_with((index + 1) * QUEUES, || Line { queue: Queue::EMPTY, release: Time::ZERO });
+            self.lines
+                .resize_with((index + 1) * QUEUES, || ContainerQueue { queue: Queue::EMPTY, release: Time::ZERO });
         }
         let parent = account.parent.unwrap_or(AccountId::ROOT);
         let (container, weight) = match parent {
@@ -126,7 +127,7 @@ impl Scheduler for StaticThrottle {
             self.weight += u64::from(self.accounts[container].weight);
         }
         let line = container * QUEUES + usize::from(request.operation != Operation::Read);
-        let Line { queue, release } = &mut self.lines[line];
+        let ContainerQueue { queue, release } = &mut self.lines[line];
         if queue.is_empty() {
             self.waiting.push(Reverse((*release, line as u32)));
         }
@@ -146,7 +147,7 @@ impl Scheduler for StaticThrottle {
             _ => request.length,
         };
         let span = self.span(line, bytes);
-        let Line { queue, release } = &mut self.lines[line];
+        let ContainerQueue { queue, release } = &mut self.lines[line];
         *release = (*release).max(now.saturating_sub(CATCH_UP_MAX)) + span;
         if !queue.is_empty() {
             self.waiting.push(Reverse((*release, number)));

@@ -13,8 +13,8 @@
 //! stands, a *credit* behind it at the most. No account is ever further ahead than a *lead*, so that the wait for one's
 //! turn is bounded whatever was charged.
 //!
-//! A charge, an entry and an exit are O(log accounts); [`first`](Stride::first) and [`is_due`](Stride::is_due) are O(1).
-//! Nothing is allocated but when accounts open.
+//! A charge, an entry and an exit are O(log accounts); [`first`](Stride::first) and [`is_due`](Stride::is_due) are
+//! O(1). Nothing is allocated but when accounts open.
 
 use crate::min_tree::{ABSENT, KEYS, MinTree};
 use plimsoll_core::{AccountId, Priority};
@@ -25,7 +25,8 @@ pub const LINES: usize = 2 * KEYS;
 const LEVELS: u64 = 8;
 /// What a stride is divided by: the least common multiple of all shares, so that each stride is a whole number.
 const STRIDE_OF_ONE: u64 = 840;
-/// Of a cost times a stride, the bits that a pass does not keep: at 3 GB/s, all for the lowest level, 2^62 is 30 years away.
+/// Of a cost times a stride, the bits that a pass does not keep: at 3 GB/s, all for the lowest level, 2^62 is 30 years
+/// away.
 const PASS_SHIFT: u32 = 9;
 /// The class stands in a key above the pass.
 const CLASS_SHIFT: u32 = 62;

@@ -18,8 +18,8 @@ pub const RESERVE_HEADROOM: f64 = 1.05;
 /// What an account that was served late and then briefly had nothing to ask may still claim afterwards.
 const RESERVE_CATCH_UP_MAX: Span = Span::from_millis(250);
 /// By how much a late dispatch may be made up for under a limit: 1.8 % of a second, inside the 2 % that a limit may be
-/// exceeded by in any second. On a disk a place at the device comes free once in some 10 ms, and what is lost by waiting
-/// for it each time would be a third of a limit of 45 a second.
+/// exceeded by in any second. On a disk a place at the device comes free once in some 10 ms, and what is lost by
+/// waiting for it each time would be a third of a limit of 45 a second.
 const LIMIT_CATCH_UP_MAX: Span = Span::from_millis(18);
 
 /// The time by which an account must be served to get its reserve.
@@ -48,14 +48,14 @@ impl ReserveBucket {
         if self.span_per_run == Span::ZERO { Time::MAX } else { self.deadline }
     }
 
-    /// Takes `runs` tokens at `now`. Service before the deadline is a gift from the others' slack: it is not held against
-    /// the account, whose next run is due one interval from now and no later.
+    /// Takes `runs` tokens at `now`. Service before the deadline is a gift from the others' slack: it is not held
+    /// against the account, whose next run is due one interval from now and no later.
     pub fn take(&mut self, now: Time, runs: u64) {
         self.deadline = self.deadline.min(now) + self.span_per_run * runs;
     }
 
-    /// The account asks again after it had nothing to ask since `idle_since`. Time without a wish earns nothing; what it
-    /// was owed before stays owed, less the time that it idled and at most a quarter of a second.
+    /// The account asks again after it had nothing to ask since `idle_since`. Time without a wish earns nothing; what
+    /// it was owed before stays owed, less the time that it idled and at most a quarter of a second.
     pub fn wake(&mut self, now: Time, idle_since: Time) {
         let owed = idle_since.since(self.deadline).saturating_sub(now.since(idle_since)).min(RESERVE_CATCH_UP_MAX);
         self.deadline = self.deadline.max(now.saturating_sub(owed));
@@ -78,8 +78,8 @@ impl ReserveBucket {
 /// The time before which an account may not be served, so that it stays under its limit.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitBucket {
-    /// Nanoseconds for a run, or, below zero, for a byte: one number, so that an account fits a line of memory. Zero stands
-    /// for "no limit".
+    /// Nanoseconds for a run, or, below zero, for a byte: one number, so that an account fits a line of memory. Zero
+    /// stands for "no limit".
     nanoseconds_per_run_or_minus_byte: f64,
     release: Time,
 }

@@ -7,9 +7,9 @@
 //! is served, and orders accounts as `T` does at every moment.
 //!
 //! The complications: `0.9^-n` leaves the range of a float after half an hour, so a power of two is kept apart. And the
-//! paper cuts the sum off after 20 quarter seconds; a cut would move accounts that are not served. We keep the tail; it is
-//! worth 0.9^20 = 12 % of an average that was steady, and less of one that moves. The property test holds the difference
-//! to that bound.
+//! paper cuts the sum off after 20 quarter seconds; a cut would move accounts that are not served. We keep the tail; it
+//! is worth 0.9^20 = 12 % of an average that was steady, and less of one that moves. The property test holds the
+//! difference to that bound.
 
 use plimsoll_core::{Span, Time};
 
@@ -20,7 +20,8 @@ const DECAY_PER_BUCKET_LOG2: f64 = 0.152_003_093_445_049_98;
 /// Bits of a key below its power of two: averages that differ by less than 2^-32 stand level.
 const KEY_FRACTION_BITS: u32 = 32;
 
-/// What a run counts now: `factor * 2^exponent = 0.9^-n` in quarter second n. Worth keeping from one decision to the next.
+/// What a run counts now: `factor * 2^exponent = 0.9^-n` in quarter second n. Worth keeping from one decision to the
+/// next.
 #[derive(Clone, Copy, Debug)]
 pub struct Tide {
     bucket: u64,

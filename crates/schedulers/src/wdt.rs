@@ -35,8 +35,8 @@ const DATALESS_SECTORS: u32 = 8;
 /// The device runs dry below this part of what it should hold: the model of the paper's drive does 99.9 % of its rate
 /// with 96 of 256 requests.
 const DRY_PART: u32 = 2;
-/// How long a window may go on after its end by the clock: a second in all, after which TotalCredit is predicted anew. Longer,
-/// a container of little weight would wait because a prediction was far off.
+/// How long a window may go on after its end by the clock: a second in all, after which TotalCredit is predicted anew.
+/// Longer, a container of little weight would wait because a prediction was far off.
 const OVERTIME_MAX: Span = Span::from_millis(900);
 
 /// How far a sector takes a container of weight 1, as a power of two.

@@ -1,5 +1,5 @@
-//! `afq` on the simulated machine: eight priorities on an ext4, with an eighth of the memory and a part of the time of the
-//! scenarios `split-fig11a` to `split-fig11c`, which have the paper's numbers.
+//! `afq` on the simulated machine: eight priorities on an ext4, with an eighth of the memory and a part of the time of
+//! the scenarios `split-fig11a` to `split-fig11c`, which have the paper's numbers.
 
 mod afq_support;
 
@@ -37,8 +37,8 @@ fn fsyncs_have_their_shares() {
     }
 }
 
-/// A thread joins a commit once, so while priority 0 has its share with two threads, a commit has nine calls of sixteen. With one
-/// commit for each way to the journal that would be 0.81 of all.
+/// A thread joins a commit once, so while priority 0 has its share with two threads, a commit has nine calls of
+/// sixteen. With one commit for each way to the journal that would be 0.81 of all.
 #[test]
 fn fsyncs_lose_little_to_shares() {
     let tenants = levels(Load::WriteAndSync, 2);

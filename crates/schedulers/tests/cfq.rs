@@ -1,4 +1,5 @@
-//! `cfq` as the split-level paper met it: fair to readers, blind to the cause of a write, gentle to a thread that reads on.
+//! `cfq` as the split-level paper met it: fair to readers, blind to the cause of a write, gentle to a thread that reads
+//! on.
 
 use plimsoll_core::*;
 use plimsoll_schedulers::build;

@@ -1,7 +1,7 @@
 //! Every scheduler of the registry, held to the laws that it promises (`docs/schedulers/README.md`).
 //!
-//! The events are random and small on purpose: where a law breaks, proptest shrinks the sequence and prints the smallest
-//! one that breaks it.
+//! The events are random and small on purpose: where a law breaks, proptest shrinks the sequence and prints the
+//! smallest one that breaks it.
 
 use plimsoll_core::*;
 use plimsoll_schedulers::{Entry, registry};
@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 const DEVICE_RUNS_PER_SECOND: f64 = 100.0;
 const SESSIONS: usize = 6;
-/// More events than any scheduler may let one request wait for others: 16 batches of 16, three directions, six sessions.
+/// More events than any scheduler may let one request wait for others: 16 batches of 16, three directions, six
+/// sessions.
 const DISPATCHES_UNTIL_SERVED_MAX: usize = 4000;
 
 fn device(outstanding_max: u32) -> DeviceProfile {

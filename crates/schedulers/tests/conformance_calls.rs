@@ -14,8 +14,8 @@ const LIMIT_RUNS_PER_SECOND_MIN: f64 = 20.0;
 const POSITIONING_BYTES_MAX: f64 = SEQUENTIAL_BYTES_PER_SECOND / RUNS_PER_SECOND;
 const SEQUENTIAL_BYTES_PER_SECOND: f64 = 1e8;
 const RUNS_PER_SECOND: f64 = 100.0;
-/// From a call's entry until it goes on: everything that can come before it, each with a positioning, at the smallest limit,
-/// and a second more.
+/// From a call's entry until it goes on: everything that can come before it, each with a positioning, at the smallest
+/// limit, and a second more.
 const HELD_SECONDS_MAX: f64 = EVENTS_MAX as f64 * (LENGTH_MAX as f64 + POSITIONING_BYTES_MAX)
     / (LIMIT_RUNS_PER_SECOND_MIN * units::RUN_BYTES_MAX as f64)
     + 1.0;
@@ -135,8 +135,8 @@ impl Host {
         self.scheduler.request_added(self.now, request);
     }
 
-    /// What a host does after each event: lets the calls go that the scheduler releases, hears when to come back. That a call which
-    /// went on has returned is an event too.
+    /// What a host does after each event: lets the calls go that the scheduler releases, hears when to come back. That
+    /// a call which went on has returned is an event too.
     fn settle(&mut self) -> Result<(), TestCaseError> {
         loop {
             let mut released = Vec::new();

@@ -17,12 +17,12 @@ const FROM_S: f64 = 2.0;
 const SECONDS: f64 = 8.0;
 /// Requests of a tenant that takes what it gets.
 const GREEDY_DEPTH: u32 = 200;
-/// The same where deadlines are looked at: a scheduler that goes by them keeps those of others, too, and half a second of others'
-/// requests is all that the usual deadline leaves.
+/// The same where deadlines are looked at: a scheduler that goes by them keeps those of others, too, and half a second
+/// of others' requests is all that the usual deadline leaves.
 const BUSY_DEPTH: u32 = 100;
 const DEADLINE: Span = Span::from_millis(20);
-/// Behind the deadline: batches of 16 by place, what the device holds, and others that are late as well, at a millisecond each. The
-/// first request of [`BUSY_DEPTH`] goes after 100.
+/// Behind the deadline: batches of 16 by place, what the device holds, and others that are late as well, at a
+/// millisecond each. The first request of [`BUSY_DEPTH`] goes after 100.
 const LATE_MAX: Span = Span::from_millis(80);
 
 /// Two pools directly on the device, a session in each: the first's is `first`, the other is greedy.

@@ -1,5 +1,5 @@
-//! Laws that rivals break, for every scheduler that promises limits, reserves or weights: no tenant pays for requests not
-//! served, none is paid for sleeping, and none gains by the shape of its load.
+//! Laws that rivals break, for every scheduler that promises limits, reserves or weights: no tenant pays for requests
+//! not served, none is paid for sleeping, and none gains by the shape of its load.
 //!
 //! Breaks that were planted in `zygaria`, and what each turned red (besides others):
 //!
@@ -16,8 +16,8 @@
 //! | a level counts bytes; every request is a run | `nobody_gains_by_splitting_its_requests` |
 //! | writes count half; a limit is for reads only | `nobody_gains_by_mixing_reads_and_writes` |
 //!
-//! That a tenant more among 50,000 costs seven lines of memory a key is `min_tree`'s own test; that a decision does not depend on
-//! how many requests wait is a benchmark (`benches/zygaria.rs`, `depth`).
+//! That a tenant more among 50,000 costs seven lines of memory a key is `min_tree`'s own test; that a decision does not
+//! depend on how many requests wait is a benchmark (`benches/zygaria.rs`, `depth`).
 
 mod metronome;
 
@@ -124,8 +124,8 @@ fn over_committed(entry: &Entry, depths: [u32; 3]) -> ([f64; 3], Span) {
     (rates, overload)
 }
 
-/// A scheduler that gives a request its deadline when it comes, at the earliest now, serves in the order of arrival once
-/// all deadlines have passed: by queue depth. Reserves shrink alike; the rest, by weight, is the third one's.
+/// A scheduler that gives a request its deadline when it comes, at the earliest now, serves in the order of arrival
+/// once all deadlines have passed: by queue depth. Reserves shrink alike; the rest, by weight, is the third one's.
 #[test]
 fn over_commitment_does_not_go_by_depth() {
     for entry in keepers(Promise::Reserve) {

@@ -140,8 +140,8 @@ impl Greedy {
         }
     }
 
-    /// What a host does in one turn: every call and read that may go on does so at once, calls first. Answers with when it has to be
-    /// back.
+    /// What a host does in one turn: every call and read that may go on does so at once, calls first. Answers with when
+    /// it has to be back.
     fn turn(&mut self) -> Time {
         for thread in 0..THREADS {
             if self.waiting[thread].is_none() {
@@ -181,7 +181,8 @@ fn ask() -> impl Strategy<Value = Ask> {
     ]
 }
 
-/// Bytes that one page or read can cost at the most: the way across the whole disk, and what an interrupted stream loses.
+/// Bytes that one page or read can cost at the most: the way across the whole disk, and what an interrupted stream
+/// loses.
 fn cost_max() -> f64 {
     let mut model = CostModel::new(&device());
     let read = |offset| BlockRequest::new(RequestId(0), AccountId(1), Operation::Read, offset, 4096, Time::ZERO);
@@ -192,9 +193,9 @@ fn cost_max() -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// The bound of `docs/schedulers/split_token.md`: what can be owed (each page dirty, and for each thread a call or a
-    /// read beyond its limit), at the least of the limits, and one read after the other. And however greedy they are, what
-    /// they use stays within the pool's limit, but for what may be owed.
+    /// The bound of `docs/schedulers/split_token.md`: what can be owed (each page dirty, and for each thread a call or
+    /// a read beyond its limit), at the least of the limits, and one read after the other. And however greedy they are,
+    /// what they use stays within the pool's limit, but for what may be owed.
     #[test]
     fn nobody_waits_longer_than_the_debt_takes_at_the_limit(
         asks in proptest::collection::vec(proptest::collection::vec(ask(), 1..6), THREADS),

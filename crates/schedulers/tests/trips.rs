@@ -1,10 +1,11 @@
 //! What a limited account's trips cost another account's stream: about its limit, on drives as they are.
 //!
-//! A reads in sequence, a megabyte at a time, which arrives as four requests; B writes a block elsewhere and makes it durable, as
-//! often as its limit lets it. Both go through the scheduler to a drive's model.
+//! A reads in sequence, a megabyte at a time, which arrives as four requests; B writes a block elsewhere and makes it
+//! durable, as often as its limit lets it. Both go through the scheduler to a drive's model.
 //!
-//! Planted breaks, each of which turns the test red: a stream goes on with all it has, and the drive begins in its middle; the
-//! way back costs nothing, or after an awaited write what it does after a read; writes settle no longer than reads.
+//! Planted breaks, each of which turns the test red: a stream goes on with all it has, and the drive begins in its
+//! middle; the way back costs nothing, or after an awaited write what it does after a read; writes settle no longer
+//! than reads.
 
 use plimsoll_core::*;
 use plimsoll_devices::{DeviceModel, DeviceRequest};

@@ -82,7 +82,8 @@ fn shares_are_as_weights_and_the_drive_is_used() {
     }
 }
 
-/// Was seen red where tenants with credits are served in turn whatever they weigh: then the lightest uses its up as a window begins.
+/// Was seen red where tenants with credits are served in turn whatever they weigh: then the lightest uses its up as a
+/// window begins.
 #[test]
 fn a_window_is_used_up_side_by_side() {
     let served = run("wdt", &[tenant(400, 100), tenant(40, 100)], 4.0);
@@ -133,7 +134,8 @@ fn a_burst_after_idling_is_a_budget_more() {
     assert!(shares[1] <= shares[0] + 2.0 * budget, "{shares:?}");
 }
 
-/// The heaviest asks for little, so all credits are ten thousand times what the drive can do when another one as heavy comes.
+/// The heaviest asks for little, so all credits are ten thousand times what the drive can do when another one as heavy
+/// comes.
 #[test]
 fn who_weighs_little_is_served_though_a_prediction_was_far_off() {
     let mut tenants = vec![tenant(10_000, 100), tenant(1, 100), tenant(10_000, 100)];

@@ -22,7 +22,8 @@ struct Node {
     idle_since: Time,
 }
 
-/// The paper's loop. Small requests far apart only, so that a request is a run; no device so slow that clocks are set back.
+/// The paper's loop. Small requests far apart only, so that a request is a run; no device so slow that clocks are set
+/// back.
 #[derive(Default)]
 struct Oracle {
     nodes: BTreeMap<AccountId, Node>,
@@ -129,7 +130,8 @@ impl Oracle {
     }
 }
 
-/// Pools and sessions three levels deep: root, a pool with two sessions and a pool with a pool, and a session beside them.
+/// Pools and sessions three levels deep: root, a pool with two sessions and a pool with a pool, and a session beside
+/// them.
 fn accounts(allocations: &[Allocation]) -> (AccountTree, Vec<AccountId>) {
     let device = DeviceProfile {
         name: "device".into(),

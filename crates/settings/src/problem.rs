@@ -55,8 +55,8 @@ impl Place {
         self.keys.contains_key(key)
     }
 
-    /// Whether what `key` says was understood, or its absence is. What depends on a key that was not is left alone, so that
-    /// one mistake makes one message.
+    /// Whether what `key` says was understood, or its absence is. What depends on a key that was not is left alone, so
+    /// that one mistake makes one message.
     pub fn is_understood(&self, key: &str) -> bool {
         !self.wrong.contains(key)
     }

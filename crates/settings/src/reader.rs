@@ -212,7 +212,8 @@ impl<'t> Section<'t> {
         Some(texts)
     }
 
-    /// A table of texts by names that the file chooses, each with its line, in the order of the file; as [`read`](Self::read) for each.
+    /// A table of texts by names that the file chooses, each with its line, in the order of the file; as
+    /// [`read`](Self::read) for each.
     pub fn read_each<T>(
         &mut self,
         key: &'static str,

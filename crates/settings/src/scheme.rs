@@ -1,7 +1,8 @@
 //! Schemes of classes: what the 32 classes are called, which are kept longest, and which may enter a cache.
 //!
 //! A scheme is a TOML file with a table `[class.NAME]` for each class. It may include others, those of this repository
-//! (`classes/*.toml`, which are built in) by name and a site's own by path, and then says only what is different or new:
+//! (`classes/*.toml`, which are built in) by name and a site's own by path, and then says only what is different or
+//! new:
 //!
 //! ```toml
 //! include = ["ext4", "postgresql"]
@@ -145,8 +146,8 @@ fn parse_at(text: &str, path: &Path, name: &str, depth: usize) -> Result<NamedSc
     }
 }
 
-/// Takes over what the file includes, in the order in which it names them. What is wrong in an included file is an error of
-/// that file.
+/// Takes over what the file includes, in the order in which it names them. What is wrong in an included file is an
+/// error of that file.
 fn include(
     root: &mut Section<'_>,
     path: &Path,

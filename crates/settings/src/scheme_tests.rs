@@ -1,5 +1,5 @@
-//! Planted breaks that make these fail: a wrong number in `classes/ext4.toml`; `include` without the check for clashes; a class
-//! that forgets what it inherited; `depth` not counted (the test then does not end).
+//! Planted breaks that make these fail: a wrong number in `classes/ext4.toml`; `include` without the check for clashes;
+//! a class that forgets what it inherited; `depth` not counted (the test then does not end).
 
 use super::*;
 

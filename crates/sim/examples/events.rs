@@ -2,8 +2,8 @@
 //! event is a task that runs, or something that the trace has: a call's entry or return, a stretch of pages dirtied or
 //! freed, a request added, dispatched or completed.
 //!
-//! `events` runs every load; `events NUMBER [SHARE]` runs one of them, for this share of its simulated time, as a profiler
-//! needs it.
+//! `events` runs every load; `events NUMBER [SHARE]` runs one of them, for this share of its simulated time, as a
+//! profiler needs it.
 
 use plimsoll_core::*;
 use plimsoll_sim::block::{Bio, BioEnd};

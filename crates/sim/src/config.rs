@@ -3,8 +3,8 @@
 use crate::cache::PAGE_BYTES;
 use plimsoll_core::{AccountId, Span};
 
-/// The kernel's clock, ticks a second (`CONFIG_HZ` as distributions have it). What it counts in ticks is coarse: pauses of
-/// throttled writers, times of inodes.
+/// The kernel's clock, ticks a second (`CONFIG_HZ` as distributions have it). What it counts in ticks is coarse: pauses
+/// of throttled writers, times of inodes.
 pub const TICKS_PER_SECOND: u64 = 250;
 /// One tick of it.
 pub const TICK: Span = Span::from_millis(1000 / TICKS_PER_SECOND);
@@ -35,8 +35,8 @@ pub struct MachineConfig {
     /// Whether a page must not change while it is written (Linux 3.0 to 3.8 for all devices; since then only where the
     /// device asks for it).
     pub has_stable_pages: bool,
-    /// Bytes of memory that a write takes and dirties in one piece (a folio), a power of two and at least a page: a page in
-    /// older kernels; 2 MiB in XFS since Linux 5.18 and in ext4 since 6.16 (`mapping_max_folio_size`).
+    /// Bytes of memory that a write takes and dirties in one piece (a folio), a power of two and at least a page: a
+    /// page in older kernels; 2 MiB in XFS since Linux 5.18 and in ext4 since 6.16 (`mapping_max_folio_size`).
     pub folio_bytes_max: u64,
     /// Read-ahead at the most, bytes (`read_ahead_kb`); 0 for none.
     pub read_ahead_bytes: u64,

@@ -1,4 +1,5 @@
-//! Plimsoll's machine in virtual time: processes, page cache, file systems, a scheduler and a device, without any hardware.
+//! Plimsoll's machine in virtual time: processes, page cache, file systems, a scheduler and a device, without any
+//! hardware.
 //!
 //! ```text
 //!   process ([`process`])          async fn: file.append(4.kib()).await; file.fsync().await
@@ -10,8 +11,8 @@
 //!   device model (`plimsoll_devices`)
 //! ```
 //!
-//! Everything runs on one thread in virtual time ([`executor`]) and follows from the programs and one seed, so a run is the
-//! same on every machine, and a number stands for it ([`Simulation::trace_hash`]). At the end of every run the
+//! Everything runs on one thread in virtual time ([`executor`]) and follows from the programs and one seed, so a run is
+//! the same on every machine, and a number stands for it ([`Simulation::trace_hash`]). At the end of every run the
 //! layers are balanced: what came in went out or is inside, and Little's law holds to the nanosecond.
 //!
 //! Every modelling decision stands with its source in `docs/simulator.md`.

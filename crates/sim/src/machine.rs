@@ -1,7 +1,7 @@
 //! The machine: its rooms, and how they reach each other. [`crate::simulation`] moves its time.
 
 use crate::block::{BioEnd, BlockLayer};
-use crate::cache::{Cache, Change, InodeNumber, PageRange};
+use crate::cache::{Cache, InodeNumber, PageChange, PageRange};
 use crate::calls::Gate;
 use crate::calls::names::{NameError, Names};
 use crate::config::MachineConfig;
@@ -58,7 +58,7 @@ pub struct Rooms {
     wake_at: Cell<Time>,
     /// Kept for their memory.
     ends: RefCell<Vec<BioEnd>>,
-    changes: RefCell<Vec<Change>>,
+    changes: RefCell<Vec<PageChange>>,
 }
 
 impl Deref for Machine {
@@ -234,8 +234,8 @@ impl Machine {
         }
     }
 
-    /// Pages in memory become dirty for `causes`; the scheduler hears of it, and the flusher when the file was clean. Answers
-    /// how many were not dirty before.
+    /// Pages in memory become dirty for `causes`; the scheduler hears of it, and the flusher when the file was clean.
+    /// Answers how many were not dirty before.
     pub(crate) fn dirty(&self, inode: InodeNumber, pages: PageRange, causes: &CauseSet) -> u64 {
         let mut changes = self.changes.take();
         let mut cache = self.cache.borrow_mut();
@@ -300,8 +300,8 @@ impl Machine {
         self.memory_queue.wake_all(&self.executor);
     }
 
-    /// Gives up every clean page (`/proc/sys/vm/drop_caches`): after a [`sync`](crate::Process::sync), as if the file system had just
-    /// been mounted.
+    /// Gives up every clean page (`/proc/sys/vm/drop_caches`): after a [`sync`](crate::Process::sync), as if the file
+    /// system had just been mounted.
     pub fn drop_caches(&self) {
         self.cache.borrow_mut().evict_clean();
     }

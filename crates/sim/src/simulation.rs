@@ -69,8 +69,8 @@ impl Simulation {
     /// Runs until `end`, or until nothing happens any more before that.
     ///
     /// # Panics
-    /// If anything was lost on its way through a layer, or Little's law does not hold in a block layer; if a great many steps
-    /// are taken and no time passes.
+    /// If anything was lost on its way through a layer, or Little's law does not hold in a block layer; if a great many
+    /// steps are taken and no time passes.
     pub fn run_until(&mut self, end: Time) {
         loop {
             self.step();
@@ -89,7 +89,8 @@ impl Simulation {
     /// Runs until every process of every machine has ended.
     ///
     /// # Panics
-    /// As [`run_until`](Self::run_until), and if processes wait for what will never come, although the kernel's tasks go on.
+    /// As [`run_until`](Self::run_until), and if processes wait for what will never come, although the kernel's tasks
+    /// go on.
     pub fn run_to_completion(&mut self) {
         loop {
             self.step();

@@ -1,12 +1,13 @@
 //! One number that stands for everything that happened in a run: two runs with the same number took the same course.
 //!
-//! Each event is folded in as a few 64-bit words; each word is XORed in, multiplied by an odd constant and shifted down,
-//! in wrapping arithmetic, so that the number is the same on every machine.
+//! Each event is folded in as a few 64-bit words; each word is XORed in, multiplied by an odd constant and shifted
+//! down, in wrapping arithmetic, so that the number is the same on every machine.
 
 use plimsoll_core::Time;
 use std::cell::Cell;
 
-/// 2^64 divided by the golden ratio, made odd: the usual multiplier of Fibonacci hashing (Knuth, volume 3, section 6.4).
+/// 2^64 divided by the golden ratio, made odd: the usual multiplier of Fibonacci hashing (Knuth, volume 3, section
+/// 6.4).
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// What happened.

@@ -88,8 +88,8 @@ fn what_was_read_is_on_the_fast_device_and_what_is_written_goes_there() {
     assert_eq!((counts.taken, counts.units), (48, 48));
 }
 
-/// Many small files, then `pieces` of a large one, of which the cache has room for 31, then each small file again: the part
-/// that was a hit.
+/// Many small files, then `pieces` of a large one, of which the cache has room for 31, then each small file again: the
+/// part that was a hit.
 fn small_hits_after_a_large_file(policy_name: &str, pieces: u64) -> (f64, CacheFigures) {
     let (mut volume, mut now) = (volume(policy_name, 4000), Time::ZERO);
     for file in 0..1000 {
@@ -141,8 +141,8 @@ fn readers_do_not_wait_for_all_writes_before_them() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Requests of any place, length, class and kind: each is done once, every block is counted once, the cache is never
-    /// larger than it is, and cleaning ends.
+    /// Requests of any place, length, class and kind: each is done once, every block is counted once, the cache is
+    /// never larger than it is, and cleaning ends.
     #[test]
     fn whatever_comes_is_done_once(
         name in prop::sample::select(vec!["lru", "selective", "credit"]),

@@ -1,5 +1,5 @@
-//! A scheduler may wish that the journal commits: it does so at once, with no caller waiting, and without the data of calls
-//! that only overwrite.
+//! A scheduler may wish that the journal commits: it does so at once, with no caller waiting, and without the data of
+//! calls that only overwrite.
 //!
 //! Planted, and red: the wish is ignored (ext4, then XFS); it has the next transaction committed too.
 
@@ -7,7 +7,7 @@ mod common;
 
 use common::*;
 use plimsoll_core::*;
-use plimsoll_sim::fs::ext4::{Ext4, Options};
+use plimsoll_sim::fs::ext4::{Ext4, Ext4Options};
 use plimsoll_sim::fs::xfs::{self, Xfs};
 use plimsoll_sim::fs::{FileSystem, raw::Raw};
 use plimsoll_sim::{Bytes, MachineConfig};
@@ -15,8 +15,8 @@ use std::rc::Rc;
 
 const CAPACITY_BYTES: u64 = 500_000_000_000;
 
-/// A file is made and written; at second 40, when all of it is on the device, a page of it is overwritten. The wish comes
-/// at `wish_at`. Answers with the writes since second 39: those to the journal, and others.
+/// A file is made and written; at second 40, when all of it is on the device, a page of it is overwritten. The wish
+/// comes at `wish_at`. Answers with the writes since second 39: those to the journal, and others.
 fn writes(file_system: Rc<dyn FileSystem>, wish_at: Time, until: Time) -> (usize, usize) {
     let (mut probe, seen) = Probe::new();
     probe.commit_at = wish_at;
@@ -41,7 +41,7 @@ fn writes(file_system: Rc<dyn FileSystem>, wish_at: Time, until: Time) -> (usize
 #[test]
 fn a_wish_commits_what_has_changed_and_no_data() {
     let systems: [fn() -> Rc<dyn FileSystem>; 2] =
-        [|| Ext4::new(CAPACITY_BYTES, Options::ORDERED), || Xfs::new(CAPACITY_BYTES, xfs::Options::default())];
+        [|| Ext4::new(CAPACITY_BYTES, Ext4Options::ORDERED), || Xfs::new(CAPACITY_BYTES, xfs::XfsOptions::default())];
     for file_system in systems {
         let name = file_system().name();
         assert_eq!(writes(file_system(), Time::MAX, at(41.0)), (0, 0), "{name}: nobody wants it");

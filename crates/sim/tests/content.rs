@@ -1,5 +1,5 @@
-//! What processes write reaches the device: page by page, at the file's place, in the name of the processes that wrote it. The
-//! oracle is a map of pages.
+//! What processes write reaches the device: page by page, at the file's place, in the name of the processes that wrote
+//! it. The oracle is a map of pages.
 
 mod common;
 

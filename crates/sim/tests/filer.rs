@@ -2,14 +2,16 @@
 
 use plimsoll_core::{Span, Time};
 use plimsoll_executor::{Adaptive, Dispatching, Kind, Policy, Slicing};
-use plimsoll_sim::filer::{Costs, Filer, FilerConfig, FilerFigures, PLATFORMS, Platform, Stream, WORKLOADS, Workload};
+use plimsoll_sim::filer::{
+    Costs, Filer, FilerConfig, FilerFigures, FilerWorkload, PLATFORMS, Platform, RequestStream, WORKLOADS,
+};
 
 const SECOND: Span = Span::from_secs(1);
 
 /// Writes of 4 KiB alone, which never lack anything.
-const WRITES: Workload = Workload {
+const WRITES: FilerWorkload = FilerWorkload {
     name: "writes",
-    streams: &[Stream {
+    streams: &[RequestStream {
         part: 1.0,
         kind: Kind::Write,
         sizes: &[(4096, 1.0)],
@@ -47,7 +49,7 @@ fn run(config: FilerConfig, seconds: u64) -> Outcome {
     Outcome { mean_ms: sum.as_millis_f64() / done.max(1) as f64, done, unfinished, figures: filer.figures() }
 }
 
-fn config(platform: Platform, workload: Workload, per_second: f64, policy: Policy, costs: Costs) -> FilerConfig {
+fn config(platform: Platform, workload: FilerWorkload, per_second: f64, policy: Policy, costs: Costs) -> FilerConfig {
     FilerConfig {
         platform,
         workload,
@@ -80,8 +82,8 @@ fn one_thread_keeps_requests_waiting_as_long_as_the_formula_says() {
     }
 }
 
-/// Requests of very different lengths: by the adaptive rule a long one gives way to waiting ones, so that the mean is well below that of
-/// Combo's slices. Planted break: runs are stopped with the slice alone.
+/// Requests of very different lengths: by the adaptive rule a long one gives way to waiting ones, so that the mean is
+/// well below that of Combo's slices. Planted break: runs are stopped with the slice alone.
 #[test]
 fn a_long_request_gives_way_under_the_adaptive_rule() {
     let mean_ms = |load: f64, is_adaptive| {
@@ -134,8 +136,9 @@ fn writes_wait_while_the_log_is_full_and_none_is_lost() {
     assert_eq!(outcome.done + outcome.unfinished, large.done + large.unfinished);
 }
 
-/// More data than the threads can do, under slices that leave consistency points a fifth of what they need at the worst: the log is never full,
-/// and what is too much waits for a thread. Planted break: the weights stay as they are (81,000 writes wait in three seconds, and more).
+/// More data than the threads can do, under slices that leave consistency points a fifth of what they need at the
+/// worst: the log is never full, and what is too much waits for a thread. Planted break: the weights stay as they are
+/// (81,000 writes wait in three seconds, and more).
 #[test]
 fn a_consistency_point_is_done_before_the_log_is_full() {
     let vda = *WORKLOADS.iter().find(|workload| workload.name == "vda").unwrap();
@@ -155,9 +158,9 @@ fn a_consistency_point_is_done_before_the_log_is_full() {
     }
 }
 
-/// A thread that is in the maintenance queue for a quarter of the time, forty operations a slice: a client that comes meanwhile waits for
-/// one of them if maintenance gives way as in the service threads, and else for the rest of the slice. Planted break: it never does (four times
-/// as long as without consistency points).
+/// A thread that is in the maintenance queue for a quarter of the time, forty operations a slice: a client that comes
+/// meanwhile waits for one of them if maintenance gives way as in the service threads, and else for the rest of the
+/// slice. Planted break: it never does (four times as long as without consistency points).
 #[test]
 fn a_client_waits_for_one_operation_of_a_consistency_point() {
     let costs = Costs { operation: Span::from_micros(5), ..costs(10, 0) };

@@ -118,7 +118,8 @@ fn a_partial_write_to_a_page_that_is_not_in_memory_reads_it_first() {
     assert!(simulation.machine().now() > at(0.001));
 }
 
-/// Red where a reader goes on asking for pages behind the new end: no page comes, no time passes, and the run never ends.
+/// Red where a reader goes on asking for pages behind the new end: no page comes, no time passes, and the run never
+/// ends.
 #[test]
 fn a_read_of_a_file_that_is_cut_meanwhile_ends_at_the_new_end() {
     let (whole, left) = (16.mib(), 1.mib());

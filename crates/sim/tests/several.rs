@@ -14,7 +14,7 @@ use plimsoll_core::*;
 use plimsoll_devices::DeviceModel;
 use plimsoll_sim::cluster::{Cluster, ClusterConfig};
 use plimsoll_sim::fs::FileSystem;
-use plimsoll_sim::fs::ext4::{Ext4, Options};
+use plimsoll_sim::fs::ext4::{Ext4, Ext4Options};
 use plimsoll_sim::guest::{CacheMode, VirtualDisk};
 use plimsoll_sim::network::NetworkConfig;
 use plimsoll_sim::{Bytes, Machine, MachineConfig, Simulation};
@@ -35,7 +35,7 @@ fn add(
     let mut tree = AccountTree::new(device.profile().clone());
     let mut open = |name: &str| tree.open(AccountId::ROOT, name, AccountKind::Session, Allocation::default()).unwrap();
     let sessions = (0..sessions).map(|number| open(&format!("session {number}"))).collect();
-    let file_system: Rc<dyn FileSystem> = Ext4::new(device.profile().capacity_bytes, Options::NOLOCK);
+    let file_system: Rc<dyn FileSystem> = Ext4::new(device.profile().capacity_bytes, Ext4Options::NOLOCK);
     (simulation.add_machine(config, scheduler, device, file_system, &tree), sessions)
 }
 
@@ -258,7 +258,7 @@ fn cluster_run(seed: u64, blocks: [u32; 2], limit: Option<Time>) -> ClusterRun {
     let mut tree = AccountTree::new(device().profile().clone());
     let mut open = |name: &str| tree.open(AccountId::ROOT, name, AccountKind::Session, Allocation::default()).unwrap();
     let sessions = [open("a"), open("b")];
-    let file_system = || Ext4::new(device().profile().capacity_bytes, Options::NOLOCK);
+    let file_system = || Ext4::new(device().profile().capacity_bytes, Ext4Options::NOLOCK);
     let mut simulation = Simulation::new(config.clone(), Box::new(probe), device(), file_system(), &tree);
     for _ in 1..4 {
         simulation.add_machine(config.clone(), cfq(), device(), file_system(), &tree);

@@ -7,14 +7,14 @@ mod common;
 use common::DISK;
 use plimsoll_core::*;
 use plimsoll_sim::cache::PAGE_BYTES;
-use plimsoll_sim::fs::ext4::{Ext4, Options};
+use plimsoll_sim::fs::ext4::{Ext4, Ext4Options};
 use plimsoll_sim::{Bytes, MachineConfig, Simulation};
 
 const ACCOUNTS: u32 = 1_000;
 const MEMORY: u64 = 1 << 30;
 
-/// A thousand accounts of which each makes files and fills them on one ext4, so that every inode table block and bitmap has
-/// several causes. The memory of tags at the most, as part of all memory.
+/// A thousand accounts of which each makes files and fills them on one ext4, so that every inode table block and bitmap
+/// has several causes. The memory of tags at the most, as part of all memory.
 fn part_of_memory(dirty_ratio: u32) -> f64 {
     let device = plimsoll_devices::build(DISK, 1).unwrap();
     let profile = device.profile().clone();
@@ -26,7 +26,7 @@ fn part_of_memory(dirty_ratio: u32) -> f64 {
     (config.accounts.flusher, config.accounts.journal) = (open("flusher"), open("journal"));
     let sessions: Vec<_> = (0..ACCOUNTS).map(|number| open(&number.to_string())).collect();
     let scheduler = plimsoll_schedulers::build("noop", &profile).unwrap();
-    let files = Ext4::new(profile.capacity_bytes, Options::ORDERED);
+    let files = Ext4::new(profile.capacity_bytes, Ext4Options::ORDERED);
     let mut simulation = Simulation::new(config, scheduler, device, files, &tree);
     for (number, session) in sessions.into_iter().enumerate() {
         simulation.machine().spawn(&number.to_string(), session, move |process| async move {

@@ -1,5 +1,5 @@
-//! Writers against the device: bursts are absorbed, dirty memory stays below the limit, and a process that dirties for long does so
-//! at the speed of the disk.
+//! Writers against the device: bursts are absorbed, dirty memory stays below the limit, and a process that dirties for
+//! long does so at the speed of the disk.
 
 mod common;
 

@@ -78,8 +78,8 @@ static __noinline __u32 class_of_sector(__u64 sector)
 }
 
 /*
- * Where the tag of a block is. What a file system puts at the same place in each of its groups would have one slot if that were the
- * rest of a division alone: so each stretch of the device as long as the table begins elsewhere in it.
+ * Where the tag of a block is. What a file system puts at the same place in each of its groups would have one slot if
+ * that were the rest of a division alone: so each stretch of the device as long as the table begins elsewhere in it.
  */
 static __always_inline __u32 slot_of(__u64 block)
 {

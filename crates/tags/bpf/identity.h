@@ -45,8 +45,9 @@ static __always_inline struct actor *actor_of(struct task_struct *task)
 }
 
 /*
- * A search for a registration among the cgroups that a task is in: in each hierarchy one, and those above it. Its loops are callbacks,
- * since the verifier would follow a loop in a loop step by step, in each program that asks for a task's account.
+ * A search for a registration among the cgroups that a task is in: in each hierarchy one, and those above it. Its loops
+ * are callbacks, since the verifier would follow a loop in a loop step by step, in each program that asks for a task's
+ * account.
  */
 struct group_search {
 	/* Of the task: a struct css_set. */

@@ -1,6 +1,6 @@
 /*
- * The structures of the kernel that the programs look into, with only the fields that they look at. Offsets are those of
- * the running kernel: libbpf moves them when it loads (CO-RE). Names after three underscores stand for the same
+ * The structures of the kernel that the programs look into, with only the fields that they look at. Offsets are those
+ * of the running kernel: libbpf moves them when it loads (CO-RE). Names after three underscores stand for the same
  * structure as another version of the kernel has it.
  */
 #ifndef PLIMSOLL_KERNEL_TYPES_H

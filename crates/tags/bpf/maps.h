@@ -81,8 +81,9 @@ volatile struct state state SEC(".data.state") = { .generation = 1 };
 extern int LINUX_KERNEL_VERSION __kconfig;
 
 /*
- * What stands in the kernel's memory at a field, 0 where there is none. A call of the kernel copies it; from Linux 6.2 on a load does, for
- * which the verifier is told of which type the memory is. It then takes a field that is a pointer for one, with which nothing is reckoned.
+ * What stands in the kernel's memory at a field, 0 where there is none. A call of the kernel copies it; from Linux 6.2
+ * on a load does, for which the verifier is told of which type the memory is. It then takes a field that is a pointer
+ * for one, with which nothing is reckoned.
  */
 extern void *bpf_rdonly_cast(const void *memory, __u32 type) __ksym __weak;
 #define LOAD(POINTER, FIELD)                                                                                                   \

@@ -3,13 +3,13 @@
  * on, so what counts is how much memory a look touches. A hash table that scatters pages has one of the processor's
  * misses for each, and one of its address translations (`docs/tags.md`, "What it costs").
  *
- * So a line of the processor's cache holds four pages, 64 pages of a file that follow each other have lines that do, in 4 KiB of
- * memory, and such runs are scattered. A page of a full line goes to a second line of its own; a page that finds
- * room in neither is lost, and counted. Entering and leaving is a word that changes hands: there is no lock, and no
- * list of free entries.
+ * So a line of the processor's cache holds four pages, 64 pages of a file that follow each other have lines that do, in
+ * 4 KiB of memory, and such runs are scattered. A page of a full line goes to a second line of its own; a page that
+ * finds room in neither is lost, and counted. Entering and leaving is a word that changes hands: there is no lock, and
+ * no list of free entries.
  *
- * The complication: a number of 64 bits stands for inode and index. Two pages of the same line have the same one once in 2^64;
- * a seed keeps a tenant that chooses inodes and indexes from choosing that.
+ * The complication: a number of 64 bits stands for inode and index. Two pages of the same line have the same one once
+ * in 2^64; a seed keeps a tenant that chooses inodes and indexes from choosing that.
  */
 #ifndef PLIMSOLL_PAGE_TABLE_H
 #define PLIMSOLL_PAGE_TABLE_H
@@ -104,8 +104,8 @@ static __always_inline bool enter(__u32 number, __u64 page, __u64 causes)
 }
 
 /*
- * `causes` have dirtied the page. Returns its earlier causes that still stand, 0 if there were none: then, of a `join`, `causes` are not
- * entered either.
+ * `causes` have dirtied the page. Returns its earlier causes that still stand, 0 if there were none: then, of a `join`,
+ * `causes` are not entered either.
  */
 static __noinline __u64 mark_page(const struct page_key *key, __u64 causes, bool is_join)
 {

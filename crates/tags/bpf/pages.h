@@ -131,8 +131,8 @@ static __noinline void tell_of_pages(__u32 kind, const struct page_key *first, _
 }
 
 /*
- * A run of pages being marked or freed, and those of it that a record is due for. In memory of the CPU instead of on the
- * stack: the verifier follows each value that it finds on the stack through each turn of a loop.
+ * A run of pages being marked or freed, and those of it that a record is due for. In memory of the CPU instead of on
+ * the stack: the verifier follows each value that it finds on the stack through each turn of a loop.
  */
 struct page_walk {
 	struct page_key page;

@@ -1,6 +1,6 @@
 /*
- * What the programs and `src/kernel/shared.rs` both know: structures in shared memory and in records, field by field the
- * same. Bytes, unless a name says otherwise; times are nanoseconds of CLOCK_MONOTONIC.
+ * What the programs and `src/kernel/shared.rs` both know: structures in shared memory and in records, field by field
+ * the same. Bytes, unless a name says otherwise; times are nanoseconds of CLOCK_MONOTONIC.
  */
 #ifndef PLIMSOLL_SHARED_H
 #define PLIMSOLL_SHARED_H

@@ -1,7 +1,8 @@
 /*
  * Whether an account's number can be used again: nothing that will still be written carries it. Run by user space for
- * accounts that have ended, so no page gets their bit any more; it can only move on, from pages and inodes by kernel threads
- * to transactions and blocks of metadata. So it is taken out of what feeds first, and looked for in what is fed then.
+ * accounts that have ended, so no page gets their bit any more; it can only move on, from pages and inodes by kernel
+ * threads to transactions and blocks of metadata. So it is taken out of what feeds first, and looked for in what is fed
+ * then.
  */
 #ifndef PLIMSOLL_SWEEP_H
 #define PLIMSOLL_SWEEP_H

@@ -15,8 +15,9 @@ static __always_inline bool is_our_xfs(struct xfs_inode *inode)
  * A buffered write is told of three times, because it may write less than it announces. It may end early (a full
  * disk, memory of the caller that is not there), and a page that was entered and never becomes dirty would stay.
  *
- * Before it: where it begins is final, after O_APPEND. Pages that are dirty already have another cause from now on. Then each folio that
- * becomes dirty is told of (`writeback_dirty_folio`). After each part: what was written of folios that were dirty, in pages that were not.
+ * Before it: where it begins is final, after O_APPEND. Pages that are dirty already have another cause from now on.
+ * Then each folio that becomes dirty is told of (`writeback_dirty_folio`). After each part: what was written of folios
+ * that were dirty, in pages that were not.
  */
 SEC("tp_btf/xfs_file_buffered_write")
 int BPF_PROG(xfs_file_buffered_write, struct kiocb *call, struct iov_iter *from)
@@ -78,8 +79,8 @@ int BPF_PROG(iomap_iter, struct iomap_iter *call)
 }
 
 /*
- * The key of a buffer among the blocks of metadata: its first sector, as XFS has its addresses. Headers of an allocation group are sectors
- * of one block, and each a buffer of its own.
+ * The key of a buffer among the blocks of metadata: its first sector, as XFS has its addresses. Headers of an
+ * allocation group are sectors of one block, and each a buffer of its own.
  */
 static __always_inline __u64 key_of_buffer(struct xfs_buf *buffer)
 {

@@ -131,7 +131,8 @@ impl AccountsOf<'_> {
     /// version 1 that has controllers.
     ///
     /// # Errors
-    /// [`TagsError::Nobody`] if that is not the directory of such a cgroup, [`TagsError::NotOpen`] if there is no such account.
+    /// [`TagsError::Nobody`] if that is not the directory of such a cgroup, [`TagsError::NotOpen`] if there is no such
+    /// account.
     pub fn register_cgroup(&mut self, account: AccountId, path: &Path) -> Result<(), TagsError> {
         let key = Group::of(path)?.bytes();
         self.register(Table::Cgroups, account, &key).map(drop)
@@ -202,8 +203,8 @@ impl AccountsOf<'_> {
         Ok(count)
     }
 
-    /// Takes out what is registered as accounts that ended long enough ago, looks which of them are carried by nothing any more,
-    /// [frees](Self::free) their numbers, and gives back which they were. To be called every few seconds.
+    /// Takes out what is registered as accounts that ended long enough ago, looks which of them are carried by nothing
+    /// any more, [frees](Self::free) their numbers, and gives back which they were. To be called every few seconds.
     /// O(registrations, dirty pages and blocks of metadata), if one has ended.
     ///
     /// # Errors
@@ -318,7 +319,8 @@ fn is_ending(process: u32) -> bool {
     !threads.flatten().any(|thread| fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| !has_ended(&stat)))
 }
 
-/// Whether a thread with this `/proc/PID/task/TID/stat` has ended or is about to. One that cannot be read is taken to run.
+/// Whether a thread with this `/proc/PID/task/TID/stat` has ended or is about to. One that cannot be read is taken to
+/// run.
 fn has_ended(stat: &str) -> bool {
     // The name may have anything in it. Then: state, parent, group, session, terminal, its group, flags.
     let mut fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields).split(' ');

@@ -4,8 +4,8 @@
 use crate::shared;
 use crate::shared::CLASSES;
 
-/// The books of one account since it was opened. Bytes. What several accounts have caused is divided among them, so that
-/// the accounts and the unknown add up to what the device did.
+/// The books of one account since it was opened. Bytes. What several accounts have caused is divided among them, so
+/// that the accounts and the unknown add up to what the device did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Read from the device, data and metadata.

@@ -79,8 +79,8 @@ pub enum Event {
         /// `blk_status_t`: 0 went well.
         status: u8,
     },
-    /// A thread that is registered returned from one of the system calls that were asked for ([`Options::returns`]). Where no program tells of
-    /// it: by that time, the thread was in none of these calls that it had entered.
+    /// A thread that is registered returned from one of the system calls that were asked for ([`Options::returns`]).
+    /// Where no program tells of it: by that time, the thread was in none of these calls that it had entered.
     ///
     /// [`Options::returns`]: crate::Options::returns
     Returned {

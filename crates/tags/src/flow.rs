@@ -31,7 +31,8 @@ pub struct Flow {
 pub struct Flows {
     /// Those that found room, in no order.
     pub flows: Vec<Flow>,
-    /// Bytes that did not, because there was more that is not alike than [`Options::flows_max`](crate::Options::flows_max).
+    /// Bytes that did not, because there was more that is not alike than
+    /// [`Options::flows_max`](crate::Options::flows_max).
     pub untold_bytes: u64,
 }
 

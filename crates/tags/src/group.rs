@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Before the name of a hierarchy without controllers, in place of their names. The kernel keeps no way from a task to its
-/// cgroup there that a program could take.
+/// Before the name of a hierarchy without controllers, in place of their names. The kernel keeps no way from a task to
+/// its cgroup there that a program could take.
 const NAMED: &str = "name=";
 /// `CGROUP2_SUPER_MAGIC` and `CGROUP_SUPER_MAGIC`, `include/uapi/linux/magic.h`.
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
@@ -42,8 +42,8 @@ pub(crate) fn mounts() -> io::Result<MountTable> {
     fs::read(MOUNT_TABLE).map(|text| MountTable::parse(&text))
 }
 
-/// The directories of the cgroups that a process is in and that can be registered: version 2 first, then those of version 1
-/// with controllers, as far as they are mounted. Empty if there is no such process.
+/// The directories of the cgroups that a process is in and that can be registered: version 2 first, then those of
+/// version 1 with controllers, as far as they are mounted. Empty if there is no such process.
 pub fn cgroups_of(process: u32) -> Vec<PathBuf> {
     let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
     let mounts = mounts().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Loading and attaching the BPF programs, and their maps.
 //!
-//! Which programs a kernel can have is asked of its type information (BTF): each is for one tracepoint, and what has no such
-//! tracepoint (XFS not built in, a name that came later) is left out.
+//! Which programs a kernel can have is asked of its type information (BTF): each is for one tracepoint, and what has no
+//! such tracepoint (XFS not built in, a name that came later) is left out.
 
 mod batch;
 mod programs;

@@ -16,7 +16,8 @@
 //! # Ok::<(), plimsoll_tags::TagsError>(())
 //! ```
 //!
-//! Nothing is pinned: when [`Tags`] is dropped, or its process killed, the kernel detaches every program and frees every map.
+//! Nothing is pinned: when [`Tags`] is dropped, or its process killed, the kernel detaches every program and frees
+//! every map.
 
 mod account;
 #[cfg(feature = "bpf")]
@@ -73,11 +74,11 @@ use std::sync::atomic::Ordering;
 pub struct Options {
     /// Whether a process that is registered nowhere gets an account of its own; otherwise it belongs to the others.
     pub has_account_per_process: bool,
-    /// Pages that may be dirty at once, 43 to 86 bytes each: the table is a power of two. More of them are known by their file's recent
-    /// writers only.
+    /// Pages that may be dirty at once, 43 to 86 bytes each: the table is a power of two. More of them are known by
+    /// their file's recent writers only.
     pub dirty_pages_max: u32,
-    /// Processes that may be registered at once, and threads, 160 bytes for both. Those that find no room, because a tenant forks
-    /// without end, are others, and all that they start; but for those in a cgroup that is registered.
+    /// Processes that may be registered at once, and threads, 160 bytes for both. Those that find no room, because a
+    /// tenant forks without end, are others, and all that they start; but for those in a cgroup that is registered.
     pub tasks_max: u32,
     /// Bytes of the table of tags at the most, 32 for each 4 KiB of the device, rounded to a power of two.
     pub tag_bytes_max: u64,
@@ -86,8 +87,8 @@ pub struct Options {
     /// Whether requests are such events, too: that the disk's driver got one ([`Event::Issued`]), and that it is done
     /// ([`Event::Completed`]).
     pub has_request_events: bool,
-    /// Flows that are told apart between two times that they are taken ([`Tags::take_flows`]), 80 bytes each; `None`: none are
-    /// counted.
+    /// Flows that are told apart between two times that they are taken ([`Tags::take_flows`]), 80 bytes each; `None`:
+    /// none are counted.
     pub flows_max: Option<u32>,
     /// Numbers of the system calls with an event for their return ([`Event::Returned`]), 0 to 511, while that is
     /// [wanted](Tags::tell_returns).
@@ -168,8 +169,8 @@ pub fn check_machine() -> Result<(), TagsError> {
 }
 
 impl Tags {
-    /// Loads the programs for the block device at `device`. Best before a file system on it is mounted: the cause of pages dirty by
-    /// then is unknown, and [`coverage`](Self::coverage) says so.
+    /// Loads the programs for the block device at `device`. Best before a file system on it is mounted: the cause of
+    /// pages dirty by then is unknown, and [`coverage`](Self::coverage) says so.
     ///
     /// # Errors
     /// [`TagsError::NotRun`] where BPF is not permitted, not built in, or the kernel is too old;
@@ -180,7 +181,8 @@ impl Tags {
     }
 
     /// Without the programs, for whatever reason `why`: events tell what the processes of accounts read from disks and
-    /// make dirty, as the kernel counts it for each, and no block has a tag. It takes root and `CONFIG_TASK_IO_ACCOUNTING`.
+    /// make dirty, as the kernel counts it for each, and no block has a tag. It takes root and
+    /// `CONFIG_TASK_IO_ACCOUNTING`.
     ///
     /// # Errors
     /// [`TagsError::NotRun`] without those; [`TagsError::Device`] if it is not a block device.
@@ -210,21 +212,21 @@ impl Tags {
         Survey::of(&*self.source)
     }
 
-    /// Takes events out of the ring, in the order in which they were begun, and no more than `events_max`; says whether it were as
-    /// many, so that more may be there. It makes no system call, and no thread is woken when there are some, unless
-    /// that was [asked for](Self::wake): call it as often as the ring is large.
+    /// Takes events out of the ring, in the order in which they were begun, and no more than `events_max`; says whether
+    /// it were as many, so that more may be there. It makes no system call, and no thread is woken when there are some,
+    /// unless that was [asked for](Self::wake): call it as often as the ring is large.
     pub fn events(&mut self, events_max: usize, mut each: impl FnMut(Event)) -> bool {
         self.source.events(events_max, &mut each)
     }
 
-    /// Has the next event make the descriptor of these tags readable, once. An event may have come just before: look once
-    /// more before you wait.
+    /// Has the next event make the descriptor of these tags readable, once. An event may have come just before: look
+    /// once more before you wait.
     pub fn wake(&self) {
         self.source.wake();
     }
 
-    /// Whether returns from the calls that were [asked for](Options::returns) are told; at first they are not. While they are, every
-    /// system call of the machine takes some 0.2 us longer. O(tasks), a fraction of a millisecond.
+    /// Whether returns from the calls that were [asked for](Options::returns) are told; at first they are not. While
+    /// they are, every system call of the machine takes some 0.2 us longer. O(tasks), a fraction of a millisecond.
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses.
@@ -232,8 +234,8 @@ impl Tags {
         self.source.tell_returns(are_told)
     }
 
-    /// Takes what was counted in detail since the last time, if that was [asked for](Options::flows_max). What is counted
-    /// while it is taken is in it or comes the next time. O(flows).
+    /// Takes what was counted in detail since the last time, if that was [asked for](Options::flows_max). What is
+    /// counted while it is taken is in it or comes the next time. O(flows).
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel does not tell.

@@ -1,7 +1,7 @@
 //! Memory that BPF programs and we share. Unsafe code of this crate is here and in `kernel::batch`.
 //!
-//! The kernel's side may write at any time, so nothing in it is ever borrowed as a plain value: every access is an atomic
-//! one to an aligned word, checked against the end.
+//! The kernel's side may write at any time, so nothing in it is ever borrowed as a plain value: every access is an
+//! atomic one to an aligned word, checked against the end.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
@@ -45,7 +45,8 @@ impl SharedMemory {
         Ok(SharedMemory { start, bytes })
     }
 
-    /// The 64-bit word at `offset`, a multiple of eight below the end. A mapping that is not writable may only be loaded from.
+    /// The 64-bit word at `offset`, a multiple of eight below the end. A mapping that is not writable may only be
+    /// loaded from.
     pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes, "word at {offset} of {}", self.bytes);
         // SAFETY: inside the mapping, which lives as long as `self`, and aligned, both checked above; programs of the

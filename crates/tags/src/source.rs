@@ -56,7 +56,8 @@ pub(crate) trait Source: Send {
     /// Takes out all flows with their bytes.
     fn take_flows(&self) -> Result<Vec<(Vec<u8>, u64)>, TagsError>;
 
-    /// Takes events out, in the order in which they were begun, and no more than so many; says whether more may be there.
+    /// Takes events out, in the order in which they were begun, and no more than so many; says whether more may be
+    /// there.
     fn events(&mut self, events_max: usize, each: &mut dyn FnMut(Event)) -> bool;
 
     /// Readable once something has come since [`wake`](Self::wake).

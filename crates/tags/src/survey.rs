@@ -31,8 +31,8 @@ impl Survey {
         Survey { tables: source.survey(), state: Arc::clone(source.state()) }
     }
 
-    /// The processes and threads that are registered as `account` and live; those of its cgroups are not among them. O(tasks
-    /// that are registered).
+    /// The processes and threads that are registered as `account` and live; those of its cgroups are not among them.
+    /// O(tasks that are registered).
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel does not tell.
@@ -77,8 +77,8 @@ impl Survey {
         Ok(())
     }
 
-    /// What is registered as one of the accounts of the mask `accounts` that have [ended](crate::AccountsOf::close). O(all
-    /// that is registered).
+    /// What is registered as one of the accounts of the mask `accounts` that have [ended](crate::AccountsOf::close).
+    /// O(all that is registered).
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel does not tell.
@@ -95,8 +95,8 @@ impl Survey {
         Ok(registrations)
     }
 
-    /// Which accounts, of a mask of those that have [ended](crate::AccountsOf::ended), are still carried by something that is
-    /// dirty. O(dirty pages and blocks of metadata).
+    /// Which accounts, of a mask of those that have [ended](crate::AccountsOf::ended), are still carried by something
+    /// that is dirty. O(dirty pages and blocks of metadata).
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses to look.

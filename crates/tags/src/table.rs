@@ -1,10 +1,10 @@
 //! The table of tags, as the server of the device reads it: no system call, no lock.
 //!
-//! One entry stands for 4 KiB. Where the device has more blocks than the table has entries, several blocks share one, and the
-//! entry says which of them it is about: a look-up of another one answers that nothing is known, never another block's
-//! tag. Blocks one behind the other have entries one behind the other, but each stretch as long as the table begins
-//! elsewhere in it. File systems put bitmaps and the like at the same places of groups with a power of two as length,
-//! and these would all share.
+//! One entry stands for 4 KiB. Where the device has more blocks than the table has entries, several blocks share one,
+//! and the entry says which of them it is about: a look-up of another one answers that nothing is known, never another
+//! block's tag. Blocks one behind the other have entries one behind the other, but each stretch as long as the table
+//! begins elsewhere in it. File systems put bitmaps and the like at the same places of groups with a power of two as
+//! length, and these would all share.
 //!
 //! **Order.** A program in the kernel writes a tag before the I/O is queued, so the tag of a request that arrived is
 //! complete: the queues on the way and the system call that delivers the request order both. A sequence lock guards the

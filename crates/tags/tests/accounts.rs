@@ -1,4 +1,5 @@
-//! The account of a task: registrations and their order, inheritance, accounts that come by themselves, end and are used again.
+//! The account of a task: registrations and their order, inheritance, accounts that come by themselves, end and are
+//! used again.
 
 mod support;
 
@@ -197,7 +198,8 @@ fn a_number_is_used_again_when_nothing_carries_it_and_old_tags_do_not_mean_its_n
     });
 }
 
-/// Broken on purpose and seen red: what a key is registered as holds though its account has ended; children inherit it; it is not taken out.
+/// Broken on purpose and seen red: what a key is registered as holds though its account has ended; children inherit it;
+/// it is not taken out.
 #[test]
 fn what_is_registered_as_an_account_that_ended_means_nobody_and_never_the_numbers_next_owner() {
     if !can_run(&PROGRAMS) {

@@ -204,8 +204,8 @@ fn kernel_version() -> (u32, u32) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// A store into a clean page of a large folio makes the whole folio dirty, so the kernel writes it all for each task that
-/// stored anywhere in it. ext4 tells of every such store; XFS of the first one only, and `Coverage` says so.
+/// A store into a clean page of a large folio makes the whole folio dirty, so the kernel writes it all for each task
+/// that stored anywhere in it. ext4 tells of every such store; XFS of the first one only, and `Coverage` says so.
 #[test]
 fn stores_into_large_folios_dirty_all_of_them() {
     on_each(|mut case| {
@@ -283,13 +283,13 @@ fn times_at_limit(path: &Path) -> u64 {
     line.trim().parse().unwrap_or_else(|_| panic!("{}: {text}", path.display()))
 }
 
-/// A memory cgroup a quarter as large as what is written: the kernel writes back because memory is short, and has done so before
-/// any process asks for it. Planted break: writers that are not in the cgroup.
+/// A memory cgroup a quarter as large as what is written: the kernel writes back because memory is short, and has done
+/// so before any process asks for it. Planted break: writers that are not in the cgroup.
 #[test]
 fn writeback_that_reclaim_drives() {
     const LIMIT_BYTES: u64 = 8 << 20;
-    // Version 1, or version 2 where its controller is on. There `memory.max` kills a process that dirties faster than a disk in memory,
-    // interpreted, is written.
+    // Version 1, or version 2 where its controller is on. There `memory.max` kills a process that dirties faster than a
+    // disk in memory, interpreted, is written.
     let places = [
         ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.failcnt"),
         ("/sys/fs/cgroup", "memory.high", "memory.events"),

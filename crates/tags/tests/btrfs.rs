@@ -1,5 +1,6 @@
-//! btrfs: the account that dirtied a page first is the cause of its data; of its metadata nothing is known. Where a file's pages are on the
-//! device only btrfs knows (FIEMAP tells addresses of its own), so blocks are found by the inode in their tags.
+//! btrfs: the account that dirtied a page first is the cause of its data; of its metadata nothing is known. Where a
+//! file's pages are on the device only btrfs knows (FIEMAP tells addresses of its own), so blocks are found by the
+//! inode in their tags.
 
 mod support;
 

@@ -1,4 +1,5 @@
-//! Ways by which a tenant, on purpose or not, could charge its I/O to another account or to none, or fill a table for ever.
+//! Ways by which a tenant, on purpose or not, could charge its I/O to another account or to none, or fill a table for
+//! ever.
 
 mod support;
 
@@ -18,7 +19,8 @@ fn a_writer() {
     serve_as_writer();
 }
 
-/// A write of a gibibyte from unreadable memory. Broken on purpose and seen red: what is to be written is entered before it is.
+/// A write of a gibibyte from unreadable memory. Broken on purpose and seen red: what is to be written is entered
+/// before it is.
 #[test]
 fn a_write_that_fails_leaves_no_page_behind_and_its_writers_number_is_free_again() {
     if !can_run(&PROGRAMS) {
@@ -53,7 +55,8 @@ fn a_write_that_fails_leaves_no_page_behind_and_its_writers_number_is_free_again
     assert_eq!(dirtied, 0, "it dirtied nothing");
 }
 
-/// Sequences of XFS's checkpoints begin at 1 with each mount. Broken on purpose and seen red: what they caused before is known by them alone.
+/// Sequences of XFS's checkpoints begin at 1 with each mount. Broken on purpose and seen red: what they caused before
+/// is known by them alone.
 #[test]
 fn who_wrote_before_an_unmount_has_no_part_in_the_log_of_the_next_mount() {
     if !can_run(&PROGRAMS) {
@@ -78,8 +81,8 @@ fn who_wrote_before_an_unmount_has_no_part_in_the_log_of_the_next_mount() {
     assert!(causes.iter().all(|causes| causes & mask(&[a]) == 0), "{causes:x?}");
 }
 
-/// The log has both, and the block of the inodes that both changed in one checkpoint as well. Broken on purpose and seen red: only the
-/// account that logs an inode first in a checkpoint has its block.
+/// The log has both, and the block of the inodes that both changed in one checkpoint as well. Broken on purpose and
+/// seen red: only the account that logs an inode first in a checkpoint has its block.
 #[test]
 fn an_inode_that_two_change_in_one_checkpoint_is_both_of_them() {
     if !can_run(&PROGRAMS) {

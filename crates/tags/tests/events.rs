@@ -1,7 +1,7 @@
 //! Single events: returns of calls, and direct writes.
 //!
-//! Planted breaks that turned a test red: calls that were not asked for told too; threads that are registered nowhere told;
-//! direct writes told without their inode; records of requests that no reader wants.
+//! Planted breaks that turned a test red: calls that were not asked for told too; threads that are registered nowhere
+//! told; direct writes told without their inode; records of requests that no reader wants.
 
 mod support;
 

@@ -1,7 +1,7 @@
 //! I/O in detail: the file, the account that caused it, and the thread that submitted it.
 //!
-//! Planted breaks that turned a test red: the submitter's kind not told; a flow that stays when it is taken; what finds no
-//! room forgotten.
+//! Planted breaks that turned a test red: the submitter's kind not told; a flow that stays when it is taken; what finds
+//! no room forgotten.
 
 mod support;
 

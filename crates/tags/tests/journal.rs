@@ -1,8 +1,8 @@
-//! Journal and metadata: in phases in which a known set of accounts changes the file system, whatever the kernel writes of
-//! its journal and its metadata has that set as its causes.
+//! Journal and metadata: in phases in which a known set of accounts changes the file system, whatever the kernel writes
+//! of its journal and its metadata has that set as its causes.
 //!
-//! Planted breaks that turned this red: loading tags without loading ext4 where it is a module (`make guest-tests`); a file
-//! system without fast commits where there are to be some.
+//! Planted breaks that turned this red: loading tags without loading ext4 where it is a module (`make guest-tests`); a
+//! file system without fast commits where there are to be some.
 
 mod support;
 
@@ -48,7 +48,8 @@ impl Phases {
         drop(Frozen::new(&self.rig.mounted));
     }
 
-    /// Lets accounts do their jobs and compares all that was written of journal and metadata, until all is in its place.
+    /// Lets accounts do their jobs and compares all that was written of journal and metadata, until all is in its
+    /// place.
     fn phase(&mut self, name: &str, jobs: &[(AccountId, String)]) -> BTreeMap<u8, Score> {
         let since = now_ns();
         let writers = jobs.iter().map(|(account, job)| Writer::of(&mut self.rig.tags, *account, job)).collect();
@@ -81,8 +82,9 @@ impl Phases {
         let scores = self.phase(name, jobs);
         assert!(scores.contains_key(&JOURNAL), "{name}: no journal was written");
         for (class, score) in scores {
-            // A block of metadata may be the work of one of several accounts, and a commit after one of them has finished
-            // is that of the others. One account's phase leaves no such choice: there, fewer than one is unknown.
+            // A block of metadata may be the work of one of several accounts, and a commit after one of them has
+            // finished is that of the others. One account's phase leaves no such choice: there, fewer than one is
+            // unknown.
             let is_exact = score.exact + score.fewer == score.blocks() && (class != JOURNAL || score.exact > 0);
             assert!(is_exact, "{name}, {}: {score}", CLASSES[usize::from(class)]);
         }
@@ -140,9 +142,10 @@ fn ext4_journal_and_metadata() {
     }
 }
 
-/// A block that one task changes again and again is looked up in each transaction anew, and is the task's alone. Nor does it
-/// matter that each change is on another processor, which knows nothing of the block. Red if a task that touches the block that it
-/// touched last is not looked at, whatever the transaction; red if only the kernel's look-up of a block tells an inode's account.
+/// A block that one task changes again and again is looked up in each transaction anew, and is the task's alone. Nor
+/// does it matter that each change is on another processor, which knows nothing of the block. Red if a task that
+/// touches the block that it touched last is not looked at, whatever the transaction; red if only the kernel's look-up
+/// of a block tells an inode's account.
 #[test]
 fn a_block_that_one_account_changes_in_every_transaction_is_its_alone() {
     if !can_run(&PROGRAMS) {
@@ -195,8 +198,8 @@ fn ext4_fast_commits() {
         let (a, b) = (phases.a, phases.b);
         let append = ["overlap-a", "overlap-b"].map(|name| phases.in_folder("append-sync", name, "300"));
         let [of_a, of_b] = append;
-        // They overlap, and each begins one: the kernel lets one of both go on. Seen red on Linux 6.1: without the causes of the fsync itself
-        // one block in 160 had no account.
+        // They overlap, and each begins one: the kernel lets one of both go on. Seen red on Linux 6.1: without the
+        // causes of the fsync itself one block in 160 had no account.
         phases.check("appends of two with fsync", &[(a, of_a), (b, of_b)]);
         if let Some((before, after)) = before.zip(phases.fast_commits()) {
             println!("  {} fast commits", after - before);

@@ -179,7 +179,8 @@ fn events_tell_each_change_once() {
     }
 }
 
-/// Programs of ours that the kernel has, by the names of two that are always loaded: their numbers, which are never used again.
+/// Programs of ours that the kernel has, by the names of two that are always loaded: their numbers, which are never
+/// used again.
 #[cfg(feature = "bpf")]
 fn programs_loaded() -> BTreeSet<u32> {
     let names = ["block_bio_queue", "sched_process_e"];
@@ -188,7 +189,8 @@ fn programs_loaded() -> BTreeSet<u32> {
     ours.map(|program| program.id).collect()
 }
 
-/// Waits until these are gone: the kernel frees programs after a grace period, which may be long where a processor is taken away.
+/// Waits until these are gone: the kernel frees programs after a grace period, which may be long where a processor is
+/// taken away.
 #[cfg(feature = "bpf")]
 fn are_gone(programs: &BTreeSet<u32>) -> bool {
     let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };

@@ -43,8 +43,8 @@ fn is_all(tags: &[Tag], is_sync: bool) -> bool {
     !tags.is_empty() && tags.iter().all(|tag| tag.is_sync == is_sync)
 }
 
-/// Does what leaves tags of data until all its pages are among them, and asserts how they are then: other work on the machine makes
-/// the kernel write back what is dirty, at any time before.
+/// Does what leaves tags of data until all its pages are among them, and asserts how they are then: other work on the
+/// machine makes the kernel write back what is dirty, at any time before.
 fn assert_all(is_sync: bool, mut work: impl FnMut() -> Vec<Tag>) {
     const TRIES: u32 = 30;
     let mut last = Vec::new();

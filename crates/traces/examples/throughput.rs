@@ -1,5 +1,5 @@
-//! Records a second of each format, from memory, on one core: `cargo run --release -p plimsoll-traces --example throughput`.
-//! The figures in `docs/traces.md` come from here.
+//! Records a second of each format, from memory, on one core: `cargo run --release -p plimsoll-traces --example
+//! throughput`. The figures in `docs/traces.md` come from here.
 
 use plimsoll_traces::{Format, Order, ReadOptions, Reader};
 use std::io::Cursor;

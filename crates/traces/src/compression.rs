@@ -1,7 +1,7 @@
 //! Decompression by content: a trace may be gzip, zstd or bzip2 whatever its name is.
 //!
-//! The first bytes decide. Files of several members or frames, one after the other, read as one. Zeros behind the last are
-//! passed over, as `gzip` does: tapes and block devices pad files with them.
+//! The first bytes decide. Files of several members or frames, one after the other, read as one. Zeros behind the last
+//! are passed over, as `gzip` does: tapes and block devices pad files with them.
 
 use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
@@ -11,12 +11,13 @@ use std::io::{self, BufRead, BufReader, Read};
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 /// RFC 8878, section 3.1.1; in the file in little-endian order.
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// "BZh" and the size of a block in units of 100 kB, '1' to '9', precede the first block (the bzip2 manual, `-1` to `-9`).
+/// "BZh" and the size of a block in units of 100 kB, '1' to '9', precede the first block (the bzip2 manual, `-1` to
+/// `-9`).
 const BZIP2_MAGIC: &[u8] = b"BZh";
 /// The longest of the above with what follows it, bytes.
 const MAGIC_BYTES_MAX: u64 = 4;
-/// The largest zstd window that is accepted, as a power of two: 128 MiB, the `zstd` command's own limit. Files that were
-/// made without `--long` or `--ultra` need at most 8 MiB.
+/// The largest zstd window that is accepted, as a power of two: 128 MiB, the `zstd` command's own limit. Files that
+/// were made without `--long` or `--ultra` need at most 8 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 
 /// The bytes behind `input`, decompressed if they are compressed. Fails only where `input` does.
@@ -128,8 +129,8 @@ fn cut_off(error: io::Error) -> io::Error {
         _ => error,
     }
 }
-/// Reads whole buffers, however little arrives at a time. A decompressor that meets broken input drops what it made of the
-/// same buffer, so with buffers of other sizes a broken trace would break at other places.
+/// Reads whole buffers, however little arrives at a time. A decompressor that meets broken input drops what it made of
+/// the same buffer, so with buffers of other sizes a broken trace would break at other places.
 struct Filling<R> {
     input: R,
     /// What ended the buffer before; it is reported instead of the next.

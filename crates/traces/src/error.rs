@@ -1,15 +1,13 @@
 //! What can be wrong with a trace, and where.
 
-use crate::order::Order;
-use crate::source::LINE_BYTES_MAX;
 use plimsoll_core::Span;
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use thiserror::Error;
 
-/// Bytes of a wrong field that an error repeats at the most.
-const EXCERPT_BYTES_MAX: usize = 64;
+/// The longest line, bytes without its end: as long as those that fio reads (`read_iolog` in its `iolog.c`).
+pub(crate) const LINE_BYTES_MAX: usize = 4096;
 
 /// Where in a trace, after decompression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +94,7 @@ pub enum TraceError {
         position: Position,
         /// By how much.
         late: Span,
-        /// The window ([`Order::Sorted`]).
+        /// The window ([`Order::Sorted`](crate::Order::Sorted)).
         window_records: usize,
     },
     /// No format fits.
@@ -117,67 +115,4 @@ pub enum TraceError {
         /// The names of the formats that fit.
         candidates: String,
     },
-}
-
-/// A field that is not what it should be; the reader adds file and position.
-#[derive(Debug)]
-pub(crate) struct FieldError {
-    pub field: &'static str,
-    pub got: String,
-    pub allowed: Cow<'static, str>,
-}
-
-impl FieldError {
-    pub fn new(field: &'static str, got: &str, allowed: impl Into<Cow<'static, str>>) -> FieldError {
-        FieldError { field, got: excerpt(got), allowed: allowed.into() }
-    }
-}
-
-/// The beginning of `text`, not longer than a line of an error should be.
-pub(crate) fn excerpt(text: &str) -> String {
-    match text.char_indices().find(|(at, char)| at + char.len_utf8() > EXCERPT_BYTES_MAX) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-/// What went wrong below the reader, which knows the file and where it stands.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    Field(FieldError),
-    Io(io::Error),
-    LineTooLong,
-    Truncated { got: u64, expected: u64 },
-    Unordered { late: Span, order: Order },
-}
-
-impl From<FieldError> for Fault {
-    fn from(error: FieldError) -> Fault {
-        Fault::Field(error)
-    }
-}
-
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Fault {
-        Fault::Io(error)
-    }
-}
-
-impl Fault {
-    /// The error that a caller sees. `byte` is how far the content was read, `position` what was being read.
-    pub fn located(self, file: &str, position: Position, byte: u64) -> TraceError {
-        let file = file.to_owned();
-        let (Position::Line(at) | Position::Byte(at)) = position;
-        match self {
-            Fault::Field(FieldError { field, got, allowed }) => {
-                TraceError::Field { file, position, field, got, allowed }
-            }
-            Fault::Io(source) => TraceError::Read { file, byte, source },
-            Fault::LineTooLong => TraceError::LineTooLong { file, line: at },
-            Fault::Truncated { got, expected } => TraceError::Truncated { file, byte: at, got, expected },
-            Fault::Unordered { late, order } => {
-                TraceError::Unordered { file, position, late, window_records: order.window_records() }
-            }
-        }
-    }
 }

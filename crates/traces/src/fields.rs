@@ -1,11 +1,11 @@
 //! Fields of text formats: split, parsed without rounding, and refused in the words of [`FieldError`].
 
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::record::TraceRecord;
 use plimsoll_core::{Operation, Time};
 
-/// Bytes in the sector that traces count in, whatever the device's own is (Linux and SCSI traces, and the definitions that
-/// the format modules name).
+/// Bytes in the sector that traces count in, whatever the device's own is (Linux and SCSI traces, and the definitions
+/// that the format modules name).
 pub(crate) const SECTOR_BYTES: u64 = 512;
 pub(crate) const NANOSECONDS_PER_MICROSECOND: u64 = 1_000;
 pub(crate) const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;

@@ -1,9 +1,9 @@
 //! Block traces: what really reached a device once, in the formats in which such recordings are published.
 //!
-//! [`open`] looks at a file's first bytes, decompresses it and says which format it is in; the [`Reader`] is an iterator of
-//! [`TraceRecord`]s in order of time, however long the file is, in bounded memory. A [`Writer`] writes records in the
-//! formats that other tools take. Nothing is guessed: a field that is not what its format's definition says ends the trace
-//! with the line or the byte at which it stands.
+//! [`open`] looks at a file's first bytes, decompresses it and says which format it is in; the [`Reader`] is an
+//! iterator of [`TraceRecord`]s in order of time, however long the file is, in bounded memory. A [`Writer`] writes
+//! records in the formats that other tools take. Nothing is guessed: a field that is not what its format's definition
+//! says ends the trace with the line or the byte at which it stands.
 //!
 //! ```
 //! use plimsoll_traces::{Format, ReadOptions, Reader};
@@ -25,13 +25,14 @@
 //! | `detect` | which format content is in |
 //! | `order` | [`Order`]: the window that puts records in order of time |
 //! | `source`, `compression`, `fields`, `names` | lines and records with their position, gzip, zstd and bzip2, the parts of a line |
-//! | `error` | [`TraceError`] |
+//! | `error`, `fault`, `write_error` | [`TraceError`], and what becomes one once file and place are known; [`WriteError`] |
 
 #![forbid(unsafe_code)]
 
 mod compression;
 mod detect;
 mod error;
+mod fault;
 mod fields;
 mod format;
 mod names;
@@ -39,6 +40,7 @@ mod order;
 mod reader;
 mod record;
 mod source;
+mod write_error;
 mod writer;
 
 pub use error::{Position, TraceError};
@@ -46,4 +48,5 @@ pub use format::{BlockAction, Format, ParseFormatError};
 pub use order::{Order, WINDOW_RECORDS};
 pub use reader::{ReadOptions, Reader, open};
 pub use record::TraceRecord;
-pub use writer::{WriteError, Writer};
+pub use write_error::WriteError;
+pub use writer::Writer;

@@ -1,6 +1,6 @@
 //! Names of hosts and files, numbered in the order of their appearance, in bounded memory.
 
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use std::collections::BTreeMap;
 
 /// Names that a trace may bring.

@@ -6,14 +6,14 @@
 //! the memory. A record that is later than the window allows is an error that names it: to hand it out would let time
 //! run backwards, and to move it would change the trace silently.
 
-use crate::error::Fault;
+use crate::fault::Fault;
 use crate::record::TraceRecord;
 use plimsoll_core::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The window of [`Order::default`], records: 2.5 times what the worst trace that we know needs (see above), at 64 bytes
-/// each.
+/// The window of [`Order::default`], records: 2.5 times what the worst trace that we know needs (see above), at 64
+/// bytes each.
 pub const WINDOW_RECORDS: usize = 65_536;
 
 /// In which order records are handed out.
@@ -99,7 +99,10 @@ impl Window {
     /// Takes in the next record of the file.
     pub fn push(&mut self, record: TraceRecord) -> Result<(), Fault> {
         if record.at < self.reached && self.order != Order::AsRecorded {
-            return Err(Fault::Unordered { late: self.reached.since(record.at), order: self.order });
+            return Err(Fault::Unordered {
+                late: self.reached.since(record.at),
+                window_records: self.order.window_records(),
+            });
         }
         self.waiting.push(Reverse(Waiting { sequence: self.sequence, record }));
         self.sequence += 1;

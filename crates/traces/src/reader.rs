@@ -82,8 +82,8 @@ impl Reader {
         self.format
     }
 
-    /// How much has been left out so far: lines and binary records that were no request (headers, other events, commands that
-    /// move no data), and the flushes that went before writes in one record with them.
+    /// How much has been left out so far: lines and binary records that were no request (headers, other events,
+    /// commands that move no data), and the flushes that went before writes in one record with them.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }

@@ -1,10 +1,9 @@
 //! The content of a trace as lines or fixed records, with the position that errors name and a bound on memory.
 
-use crate::error::{Fault, Position};
+use crate::error::{LINE_BYTES_MAX, Position};
+use crate::fault::Fault;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// The longest line, bytes without its end: as long as those that fio reads (`read_iolog` in its `iolog.c`).
-pub(crate) const LINE_BYTES_MAX: usize = 4096;
 /// Bytes from the beginning that the detection of the format looks at.
 pub(crate) const SAMPLE_BYTES: u64 = 8 << 10;
 /// Bytes read at a time.
@@ -41,8 +40,8 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Takes the sample from `rest`, which is the decompressed content. A byte-order mark before it says nothing, and is passed
-    /// over.
+    /// Takes the sample from `rest`, which is the decompressed content. A byte-order mark before it says nothing, and
+    /// is passed over.
     pub fn new(mut rest: Box<dyn Read + Send>) -> (Source, Vec<u8>) {
         let mut sample = Vec::new();
         let failure = rest.by_ref().take(SAMPLE_BYTES).read_to_end(&mut sample).err();

@@ -2,44 +2,8 @@
 
 use crate::format::{Encode, Format};
 use crate::record::TraceRecord;
-use std::borrow::Cow;
-use std::fmt;
-use std::io::{self, Write};
-use thiserror::Error;
-
-/// Why a record cannot be written.
-#[derive(Debug, Error)]
-pub enum WriteError {
-    /// No writer knows the format.
-    #[error("format: got {got}, allowed {}", Format::names(Format::WRITABLE))]
-    Format {
-        /// The format.
-        got: Format,
-    },
-    /// The format has no way to say this. Nothing was written; other records still can be.
-    #[error("{field}: got {got}, allowed {allowed}")]
-    Unwritable {
-        /// The record's field.
-        field: &'static str,
-        /// What it was.
-        got: String,
-        /// What the format can say, in words.
-        allowed: Cow<'static, str>,
-    },
-    /// Writing failed.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-}
-
-impl WriteError {
-    pub(crate) fn unwritable(
-        field: &'static str,
-        got: &dyn fmt::Debug,
-        allowed: impl Into<Cow<'static, str>>,
-    ) -> WriteError {
-        WriteError::Unwritable { field, got: format!("{got:?}"), allowed: allowed.into() }
-    }
-}
+use crate::write_error::WriteError;
+use std::io::Write;
 
 /// Writes records to `W`, which should be buffered.
 pub struct Writer<W: Write> {
@@ -61,7 +25,8 @@ impl<W: Write> Writer<W> {
         self.encoder.name_device(device, name)
     }
 
-    /// Writes a record. A record that is refused as [`WriteError::Unwritable`] leaves no trace, and the next may follow.
+    /// Writes a record. A record that is refused as [`WriteError::Unwritable`] leaves no trace, and the next may
+    /// follow.
     pub fn write(&mut self, record: &TraceRecord) -> Result<(), WriteError> {
         self.encoder.record(record, &mut self.out)
     }

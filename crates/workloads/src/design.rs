@@ -1,8 +1,10 @@
 //! What every kind of workload has to say of itself, and what they have in common.
 
+use crate::file::FileSpec;
 use crate::pace::{Arrivals, Bursts, Pace};
-use crate::plan::{FileSpec, Program, ThreadSpec};
+use crate::script::Program;
 use crate::step::{Action, DEPTH_UNLIMITED, DirectoryIndex, FileIndex};
+use crate::thread::ThreadSpec;
 use plimsoll_core::Span;
 use std::fmt::Debug;
 use std::ops::Range;

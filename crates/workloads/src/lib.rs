@@ -35,18 +35,23 @@
 #![forbid(unsafe_code)]
 
 mod design;
+mod file;
 mod generators;
 mod pace;
 mod plan;
 mod random;
+mod script;
 mod step;
 mod text;
+mod thread;
 
 /// I/Os per second of a unit of an SPC-1-like load.
 pub const SPC1_IOPS_PER_UNIT: f64 = generators::spc1::Spc1::IOPS_PER_UNIT;
 /// The smallest capacity of an SPC-1-like load, bytes.
 pub const SPC1_BYTES_MIN: u64 = generators::spc1::Spc1::CAPACITY_MIN;
 
-pub use plan::{Before, FileSpec, Plan, THREADS_MAX, Thread, ThreadSpec};
+pub use file::{Before, FileSpec};
+pub use plan::{Plan, Thread};
 pub use step::{Action, Counter, DEPTH_UNLIMITED, DirectoryIndex, FileIndex, Step};
 pub use text::{Workload, WorkloadError};
+pub use thread::{THREADS_MAX, ThreadSpec};

@@ -301,8 +301,8 @@ fn who_was_seen_outside_before_it_came_in_is_inside() {
     }
 }
 
-/// Threads that are killed while they wait, again and again. Planted breaks: they are not counted; what is released, or forgotten with its scheduler, counts for
-/// ever.
+/// Threads that are killed while they wait, again and again. Planted breaks: they are not counted; what is released, or
+/// forgotten with its scheduler, counts for ever.
 #[test]
 fn so_many_calls_of_threads_that_are_gone_may_be_left_to_the_scheduler() {
     let (mut calls, mut doorkeeper) = (Calls::default(), Doorkeeper::default());

@@ -67,8 +67,8 @@ impl AsFd for Deletions {
     }
 }
 
-/// Reads events: `fanotify_event_metadata` { u32 bytes, u8 version, u8, u16 metadata bytes, u64 mask, i32, i32 }, then records
-/// { u8 type, u8, u16 bytes, u64 file system, file handle { u32 bytes, i32 kind, content } }.
+/// Reads events: `fanotify_event_metadata` { u32 bytes, u8 version, u8, u16 metadata bytes, u64 mask, i32, i32 }, then
+/// records { u8 type, u8, u16 bytes, u64 file system, file handle { u32 bytes, i32 kind, content } }.
 fn parse(mut bytes: &[u8], each: &mut impl FnMut(Deleted)) {
     let number = |bytes: &[u8], at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     while bytes.len() >= METADATA_BYTES {

@@ -9,8 +9,8 @@
 //! so no user classifies another's files. The server finds the owner by opening the inode on the volume itself: it
 //! takes no descriptor, since a descriptor may lead to a file system that never answers a look at it, or its close.
 //!
-//! **Bounds.** [`FILES_MAX`] files of a volume have a class at a time, [`FILES_PER_USER_MAX`] by the words of one user other
-//! than root. A file that is deleted is forgotten, before its inode can be another file's for more than a moment.
+//! **Bounds.** [`FILES_MAX`] files of a volume have a class at a time, [`FILES_PER_USER_MAX`] by the words of one user
+//! other than root. A file that is deleted is forgotten, before its inode can be another file's for more than a moment.
 
 mod deletions;
 mod server;

@@ -74,7 +74,7 @@ impl ClassServer {
             match mounts.into_iter().map(Mount::open).collect::<Result<Vec<_>, _>>() {
                 Ok(mounts) => {
                     let _ = opened.send(Ok(()));
-                    Work { socket, mounts, connections: Vec::new(), is_over: is_over_seen }.run();
+                    ServerThread { socket, mounts, connections: Vec::new(), is_over: is_over_seen }.run();
                 }
                 Err(error) => drop(opened.send(Err(error))),
             }
@@ -149,7 +149,7 @@ impl Mount {
     }
 }
 
-struct Work {
+struct ServerThread {
     socket: OwnedFd,
     mounts: Vec<Mount>,
     connections: Vec<Connection>,
@@ -163,7 +163,7 @@ struct Connection {
     until: Time,
 }
 
-impl Work {
+impl ServerThread {
     fn run(&mut self) {
         while !self.is_over.load(Ordering::Relaxed) {
             // With all places taken the socket stays readable, and nothing can be done about it.

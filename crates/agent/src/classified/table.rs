@@ -1,8 +1,8 @@
 //! Which class was said of which inode, as the engine's thread reads it: no lock, one or two words of memory a block.
 //!
-//! A table of words with open addressing: a file stands in the first free slot from the one that its inode hashes to. A word
-//! is 0 (free), or the inode and its class; class 0 means that the file was forgotten. One writer at a time changes one word
-//! at a time, and no file ever moves, so a reader finds each file that is there all the time.
+//! A table of words with open addressing: a file stands in the first free slot from the one that its inode hashes to. A
+//! word is 0 (free), or the inode and its class; class 0 means that the file was forgotten. One writer at a time
+//! changes one word at a time, and no file ever moves, so a reader finds each file that is there all the time.
 //!
 //! ```text
 //!   of 5:  [ 0 | 5,class 23 | 9,forgotten | 13,class 25 | 0 ]     13 hashes to where 5 is; 9's slot the next file takes
@@ -60,8 +60,8 @@ impl ClassTable {
         Class::UNCLASSIFIED
     }
 
-    /// A file (inode 1 to [`INODE_MAX`]) has this class from now on; class 0 forgets it. False if there is no room for it. By
-    /// one thread at a time.
+    /// A file (inode 1 to [`INODE_MAX`]) has this class from now on; class 0 forgets it. False if there is no room for
+    /// it. By one thread at a time.
     pub(super) fn set(&self, inode: u64, class: Class) -> bool {
         let (mut found, mut place) = (None, None);
         for slot in self.row(inode) {

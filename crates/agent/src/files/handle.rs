@@ -106,7 +106,8 @@ pub fn open_on_btrfs(mount: &File, inode: u64, flags: OFlags) -> Result<File, Er
 fn handle_on_btrfs(mount: &File) -> Result<Handle, Errno> {
     let mut handle = Handle { bytes: HANDLE_BYTES_OF_BTRFS, kind: 0, content: [0; 5] };
     let (mut mount_id, flags) = (0, libc::AT_EMPTY_PATH);
-    // SAFETY: the handle is laid out as the kernel's, `bytes` measures its variable part, and all addresses live for the call.
+    // SAFETY: the handle is laid out as the kernel's, `bytes` measures its variable part, and all addresses live for
+    // the call.
     let result = unsafe {
         libc::name_to_handle_at(mount.as_raw_fd(), c"".as_ptr(), (&raw mut handle).cast(), &raw mut mount_id, flags)
     };
@@ -135,7 +136,8 @@ fn generation_on_btrfs(mount: &File, inode: u64) -> Result<u32, Errno> {
         generation: 0,
         rest: [0; 494],
     };
-    // SAFETY: the search is laid out as the kernel's, which is 4096 bytes long, as the number of the call says, and lives for the call.
+    // SAFETY: the search is laid out as the kernel's, which is 4096 bytes long, as the number of the call says, and
+    // lives for the call.
     let result = unsafe { libc::ioctl(mount.as_raw_fd(), BTRFS_TREE_SEARCH as libc::Ioctl, &raw mut search) };
     match result {
         0 if search.items == 1 && (search.inode_found, search.kind_found) == (inode, INODE_ITEM) => {

@@ -1,4 +1,5 @@
-//! What happened below since the last turn: pages that were dirtied and freed, requests of a disk that is not ours, returns from calls.
+//! What happened below since the last turn: pages that were dirtied and freed, requests of a disk that is not ours,
+//! returns from calls.
 
 use super::Levels;
 use crate::block_tags::file_of_block;

@@ -59,8 +59,8 @@ impl Pace {
         self.at
     }
 
-    /// A look has found nothing. Says whether that is a silence, so that whatever comes next has to wake us; it is none if the look was before its
-    /// time, as turns look that began for another reason.
+    /// A look has found nothing. Says whether that is a silence, so that whatever comes next has to wake us; it is none
+    /// if the look was before its time, as turns look that began for another reason.
     pub fn is_silence(&mut self, now: Time) -> bool {
         let is_silence = now >= self.at || self.at == Time::MAX;
         if is_silence {
@@ -88,7 +88,8 @@ mod tests {
         Event::Dirtied { time_ns: 0, inode: 1, first_page: 0, pages, causes: 1, previous: 0 }
     }
 
-    /// Looks from `now` until `until`, each of which finds `pages` dirtied for each millisecond; says how long the pauses were.
+    /// Looks from `now` until `until`, each of which finds `pages` dirtied for each millisecond; says how long the
+    /// pauses were.
     fn look(pace: &mut Pace, mut now: Time, until: Time, pages: u64, is_anybody_waiting: bool) -> Vec<Span> {
         let mut pauses = Vec::new();
         let mut found = pages;
@@ -106,8 +107,8 @@ mod tests {
         Time::ZERO + Span::from_millis(milliseconds)
     }
 
-    /// Planted breaks: it is never quiet; never busy; not busy after a silence; busy no longer than much happens; waiters and
-    /// bytes not looked at; bytes counted for ever.
+    /// Planted breaks: it is never quiet; never busy; not busy after a silence; busy no longer than much happens;
+    /// waiters and bytes not looked at; bytes counted for ever.
     #[test]
     fn looks_are_rare_while_little_happens_and_nobody_waits() {
         let mut pace = Pace::default();

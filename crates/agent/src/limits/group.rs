@@ -144,8 +144,9 @@ impl Group {
     }
 }
 
-/// The words behind the device's number, of all its lines. Linux 5.14 to 5.16 leave the numbers of devices that have no figures
-/// where they stand in `io.stat`, before the next line's (`7:99 7:98 7:3 rbytes=...`): figures belong to the last number before them.
+/// The words behind the device's number, of all its lines. Linux 5.14 to 5.16 leave the numbers of devices that have no
+/// figures where they stand in `io.stat`, before the next line's (`7:99 7:98 7:3 rbytes=...`): figures belong to the
+/// last number before them.
 fn words_of<'a>(text: &'a str, device: &'a str) -> impl Iterator<Item = &'a str> {
     let behind_numbers = move |line: &'a str| {
         let words = line.split_ascii_whitespace();

@@ -1,10 +1,11 @@
 //! Shares by weight from the kernel's own limits: WDT above `blkio.throttle` or `io.max`.
 //!
-//! **Intuition.** The kernel can hold a cgroup to so many bytes a second and knows no weights. So what each cgroup does on
-//! the disk is looked at ten times a second, and once a second each is limited to what its weight brings it then.
+//! **Intuition.** The kernel can hold a cgroup to so many bytes a second and knows no weights. So what each cgroup does
+//! on the disk is looked at ten times a second, and once a second each is limited to what its weight brings it then.
 //! **Rule.** [`Steward`]; here are the files. **Complication.** Cgroups come and go, and some have limits already: the
-//! lower one holds. A note of each limit precedes its change; the end, or the next start after a kill -9, restores it. Another program
-//! may set limits meanwhile: a limit that we did not write last is that program's. Now the lower one holds, and the end restores that one.
+//! lower one holds. A note of each limit precedes its change; the end, or the next start after a kill -9, restores it.
+//! Another program may set limits meanwhile: a limit that we did not write last is that program's. Now the lower one
+//! holds, and the end restores that one.
 
 mod group;
 mod note;
@@ -61,7 +62,8 @@ pub struct LimitsConfig {
     pub controller: PathBuf,
     /// Cgroups by their path below it, with weights.
     pub weights: Vec<(String, u32)>,
-    /// Each cgroup directly in this one is a container too, whenever it comes, with the usual weight unless it is named.
+    /// Each cgroup directly in this one is a container too, whenever it comes, with the usual weight unless it is
+    /// named.
     pub parent: Option<String>,
     /// The file in which limits are noted that are to be put back.
     pub note: PathBuf,
@@ -138,8 +140,8 @@ impl Limits {
     /// cgroups are there.
     ///
     /// # Errors
-    /// A cgroup that was named is none, and is not one that may come later; another agent steers the disk; the note cannot be
-    /// written. Nothing is changed then.
+    /// A cgroup that was named is none, and is not one that may come later; another agent steers the disk; the note
+    /// cannot be written. Nothing is changed then.
     pub fn begin(config: LimitsConfig) -> Result<(Limits, Vec<String>), LimitsError> {
         for (name, _) in &config.weights {
             if !config.may_come_later(name) {

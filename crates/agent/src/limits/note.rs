@@ -1,7 +1,7 @@
 //! What limits cgroups had, written down before they are changed, so that a successor can put them back.
 //!
-//! A line a cgroup: the number of its folder, its limits, its folder. The kernel's numbers start anew when it does, so the
-//! first line says which start it was.
+//! A line a cgroup: the number of its folder, its limits, its folder. The kernel's numbers start anew when it does, so
+//! the first line says which start it was.
 
 use super::group::{Group, Limit};
 use std::fs;
@@ -20,7 +20,8 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// The note in `path` of limits on `device`; what a predecessor left in it comes first, put back. Answers with what was.
+    /// The note in `path` of limits on `device`; what a predecessor left in it comes first, put back. Answers with what
+    /// was.
     pub(super) fn open(path: PathBuf, device: &str) -> io::Result<(Note, Vec<String>)> {
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

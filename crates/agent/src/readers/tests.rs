@@ -62,8 +62,8 @@ fn at(milliseconds: u64) -> Time {
 }
 
 proptest! {
-    /// Threads read one after the other, and the scheduler lets few of their reads go: there are never many below again once
-    /// the first have gone, and every thread goes on.
+    /// Threads read one after the other, and the scheduler lets few of their reads go: there are never many below again
+    /// once the first have gone, and every thread goes on.
     #[test]
     fn few_wait_below_and_everybody_goes_on(
         threads in prop::collection::vec(1..200u32, 1..6),
@@ -198,8 +198,8 @@ impl Victim {
         Victim { reads: HeldReads::default(), readers: Readers::default(), members: members(1), turn: 0 }
     }
 
-    /// A reader of `count` reads something early, all others come to the closed word, and it is paid after `owes_ms`. How long it
-    /// took from then on until all have gone on.
+    /// A reader of `count` reads something early, all others come to the closed word, and it is paid after `owes_ms`.
+    /// How long it took from then on until all have gone on.
     fn delay_ms(&mut self, siege: &Siege, count: u32, owes_ms: u64) -> u64 {
         self.reads.was_early(VICTIM);
         self.mind(siege);

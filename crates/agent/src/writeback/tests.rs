@@ -82,7 +82,8 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A file with a name, every other block of it dirty, and its file system; `None` where such a file is not found by its inode.
+/// A file with a name, every other block of it dirty, and its file system; `None` where such a file is not found by its
+/// inode.
 fn named() -> Option<(tempfile::NamedTempFile, FileId)> {
     let named = tempfile::NamedTempFile::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     dirty(named.as_file())?;
@@ -187,7 +188,8 @@ fn the_end_comes_before_what_still_waits_and_whoever_goes_on_asking() {
     let writeback = Writeback::start().unwrap();
     let (slices, mounts, is_over) = (writeback.slices(), writeback.mounts(), writeback.is_over.clone());
     let busy = Busy::new(&writeback);
-    // As many as there is room for: not before the thread has taken out what keeps it busy, for which it would not begin after the end.
+    // As many as there is room for: not before the thread has taken out what keeps it busy, for which it would not
+    // begin after the end.
     let mut taken = 0;
     wait_until("who is busy", || {
         taken += usize::from(slices.ask(FileId(1), PAGE_BYTES));

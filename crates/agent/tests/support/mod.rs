@@ -117,7 +117,8 @@ impl Rig {
         Rig::unless_impossible(|| Rig::on_volume(kind, scheduler))
     }
 
-    /// On a loop device that was mounted before, under `scheduler`; `None`, with the reason printed, where it cannot be.
+    /// On a loop device that was mounted before, under `scheduler`; `None`, with the reason printed, where it cannot
+    /// be.
     pub fn observing(kind: FileSystemKind, scheduler: &str) -> Option<Rig> {
         Rig::unless_impossible(|| Rig::on_loop(&kind.to_string(), scheduler, false))
     }

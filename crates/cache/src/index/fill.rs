@@ -5,8 +5,8 @@
 //! so a thousand units in turn go to 4 MiB of memory and not to all of the index. As there are many runs, threads
 //! rarely wait for each other.
 //!
-//! A unit with which another one's piece of hash agrees is a *suspect*: whether they have the same block only the other one tells, which may
-//! be anywhere. It is asked for, and the suspect is put aside until the others are through.
+//! A unit with which another one's piece of hash agrees is a *suspect*: whether they have the same block only the other
+//! one tells, which may be anywhere. It is asked for, and the suspect is put aside until the others are through.
 //!
 //! A block that would overflow into the next run is put there at the end, when there are no threads any more.
 
@@ -20,14 +20,14 @@ use std::sync::Mutex;
 
 /// Buckets of a run: 4 MiB. Tests have several runs with a few units.
 const RUN_BUCKETS: usize = if cfg!(test) { 4 } else { 1 << 16 };
-/// Units that a thread has of a run until they go into its buckets: 8 KiB, and of all runs of 25 million units 264 KiB. Four
-/// times as many made no difference.
+/// Units that a thread has of a run until they go into its buckets: 8 KiB, and of all runs of 25 million units 264 KiB.
+/// Four times as many made no difference.
 const DUE_UNITS: usize = if cfg!(test) { 8 } else { 1 << 10 };
 /// A bucket is prefetched so many units before it is needed.
 const AHEAD: usize = 32;
 
-/// Of two units that say that they hold a block, whether the second has it rather than the first: an order of all units, so that it
-/// makes no difference which one comes first.
+/// Of two units that say that they hold a block, whether the second has it rather than the first: an order of all
+/// units, so that it makes no difference which one comes first.
 pub(crate) type Prefers<'a> = dyn Fn(UnitId, UnitId) -> bool + Sync + 'a;
 
 struct Filler<'a> {
@@ -87,7 +87,8 @@ impl Filler<'_> {
         self.suspects = suspects;
     }
 
-    /// Gives a unit a place and answers true; if it is a suspect and was not put aside yet, answers false and asks for the other one.
+    /// Gives a unit a place and answers true; if it is a suspect and was not put aside yet, answers false and asks for
+    /// the other one.
     #[inline]
     fn insert(&mut self, buckets: &mut [Bucket], Due { entry, at: home }: Due, was_aside: bool) -> bool {
         let (number, home) = (self.homes.number_mask(), home as usize);
@@ -135,8 +136,8 @@ impl Filler<'_> {
 }
 
 impl Index {
-    /// Every unit of which `is_held` holds a block. Of several with the same block, given by their number, one has it; the others
-    /// are returned.
+    /// Every unit of which `is_held` holds a block. Of several with the same block, given by their number, one has it;
+    /// the others are returned.
     pub(crate) fn fill(
         &mut self,
         units: &Units,

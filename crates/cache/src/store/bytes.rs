@@ -1,7 +1,9 @@
 //! Numbers in blocks, least significant byte first, and the checksums of blocks.
 
-use super::layout::BLOCK_BYTES;
 use plimsoll_core::{crc32c, crc32c_append};
+
+/// Bytes of a block: of the journal, of a page of the map, of a unit.
+pub const BLOCK_BYTES: usize = 4096;
 
 /// A block of the device.
 pub type Block = [u8; BLOCK_BYTES];
@@ -49,8 +51,8 @@ pub(super) fn sealed(block: &Block, kind: Kind) -> Option<u32> {
     (crc32c_append(kind as u32, &block[..CHECKSUM_AT]) == checksum).then_some(checksum)
 }
 
-/// The checksum of what a unit holds, 24 bits of CRC-32C. It depends on the cache and on the block, so that what belongs
-/// elsewhere is not taken for it.
+/// The checksum of what a unit holds, 24 bits of CRC-32C. It depends on the cache and on the block, so that what
+/// belongs elsewhere is not taken for it.
 pub fn data_checksum(uuid: &[u8; 16], block: u64, data: &Block) -> u32 {
     let mut whose = [0; 24];
     put(&mut whose, 0, uuid);

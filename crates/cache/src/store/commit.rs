@@ -7,13 +7,14 @@
 //!                                       ^ group 1 is acknowledged, its old units are free
 //! ```
 //!
-//! A record is appended when the data that it speaks of is on the device, so a flush makes that data durable; only then its
-//! block is written. One block is on its way at a time: whatever follows a block in the ring proves that it is durable.
+//! A record is appended when the data that it speaks of is on the device, so a flush makes that data durable; only then
+//! its block is written. One block is on its way at a time: whatever follows a block in the ring proves that it is
+//! durable.
 
-use super::bytes::Block;
+use super::bytes::{BLOCK_BYTES, Block};
 use super::journal::{self, Change, RECORDS, Record};
-use super::layout::BLOCK_BYTES;
-use super::machine::{Action, CacheStore, Target};
+use super::machine::CacheStore;
+use super::operation::{Action, Target};
 use super::slots::{Page, Step};
 use super::superblock::Superblock;
 use crate::units::UnitId;
@@ -23,10 +24,6 @@ use std::ops::Range;
 
 /// Records that may wait before requests are refused: those of two blocks.
 const CROWDED: usize = RECORDS * 2;
-
-/// Blocks of the ring that are kept for the end of a snapshot: all records that can wait fill no more (`open`, with the greatest
-/// depth).
-pub(super) const BLOCKS_KEPT: u64 = 7;
 
 #[derive(Clone, Copy, Debug)]
 struct Pending {

@@ -1,8 +1,9 @@
 //! What is in the cache and what the device says of it: everything that a page of the map is made from.
 
+use super::blocks::Blocks;
 use super::bytes::Block;
 use super::error::DeviceError;
-use super::format::{Blocks, write_superblocks};
+use super::format::write_superblocks;
 use super::map::{self, AGES, ENTRIES, Entry, PageHead};
 use super::marks::{Mark, Marks};
 use super::recovery::Opened;
@@ -33,7 +34,8 @@ pub(super) fn encode_page(cache: &Cache, marks: &Marks, uuid: &[u8; 16], head: P
 }
 
 impl Opened {
-    /// A snapshot, one call after the other, in which the journal has no part: so what it lost is of no account any more.
+    /// A snapshot, one call after the other, in which the journal has no part: so what it lost is of no account any
+    /// more.
     pub(super) fn write_whole_map(&mut self, device: &mut dyn Blocks) -> Result<(), DeviceError> {
         let pages = 0..self.superblock.layout.map_pages();
         let journal = Place { sequence: self.sequence, previous: self.previous };
@@ -42,9 +44,9 @@ impl Opened {
         Ok(())
     }
 
-    /// Writes `lost` pages, of which none held, as everything is now: the journal is read from where it was before, and all other pages
-    /// stay as they are. So a power failure now tears nothing that is not lost already. But what an unfinished snapshot has
-    /// left is of the same generation, and must be among them, so as not to be taken for good.
+    /// Writes `lost` pages, of which none held, as everything is now: the journal is read from where it was before, and
+    /// all other pages stay as they are. So a power failure now tears nothing that is not lost already. But what an
+    /// unfinished snapshot has left is of the same generation, and must be among them, so as not to be taken for good.
     pub(super) fn write_lost_pages<'a>(
         &mut self,
         device: &mut dyn Blocks,
@@ -62,7 +64,7 @@ impl Opened {
         journal: Place,
     ) -> Result<(), DeviceError> {
         let Superblock { layout, uuid, generation, .. } = self.superblock;
-        let mut block: Block = [0; super::layout::BLOCK_BYTES];
+        let mut block: Block = [0; super::bytes::BLOCK_BYTES];
         for page in pages {
             let head = PageHead { generation: generation + 1, page, sequence: self.sequence };
             encode_page(&self.cache, &self.marks, &uuid, head, &mut block);
@@ -81,7 +83,8 @@ impl Opened {
         write_superblocks(device, &self.superblock, 0)
     }
 
-    /// Counts, durably, that the cache is set to work once more: a copy of the device from before is known by that from now on.
+    /// Counts, durably, that the cache is set to work once more: a copy of the device from before is known by that from
+    /// now on.
     ///
     /// # Errors
     /// The device's. Whether the start was counted is not known then.

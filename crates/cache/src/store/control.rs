@@ -1,8 +1,9 @@
 //! What its owner asks of a cache at work: how it is, another policy, everything clean, the end.
 
-use super::layout::BLOCK_BYTES;
-use super::machine::{CacheStore, ClassCounters, Counters, Operation, Origin, Request, RequestKind, Semantics};
+use super::bytes::BLOCK_BYTES;
+use super::machine::{CacheStore, ClassCounters, Counters};
 use super::marks::Mark;
+use super::operation::{Operation, Origin, Request, RequestKind, Semantics};
 use super::slots::{Kind, Slot, Step};
 use super::superblock::Superblock;
 use super::turns::pace_of;
@@ -44,19 +45,20 @@ impl CacheStore {
         self.class_counters[usize::from(class.number())]
     }
 
-    /// How often [`CacheStore::clean_all`] has looked at every unit and copied those that were dirty. What was written before that
-    /// began, and not again, is on the store.
+    /// How often [`CacheStore::clean_all`] has looked at every unit and copied those that were dirty. What was written
+    /// before that began, and not again, is on the store.
     pub fn clean_passes(&self) -> u64 {
         self.cleaner.passes
     }
 
-    /// Whether everything is being cleaned: no more when nothing is dirty or what is cannot be read, or when the store failed.
+    /// Whether everything is being cleaned: no more when nothing is dirty or what is cannot be read, or when the store
+    /// failed.
     pub fn is_cleaning_all(&self) -> bool {
         self.cleaner.is_cleaning_all()
     }
 
-    /// Whether all that is dirty still, now that [everything was cleaned](Self::clean_all), cannot be read, or its record is not durable on a
-    /// device that has failed. Not if the store failed.
+    /// Whether all that is dirty still, now that [everything was cleaned](Self::clean_all), cannot be read, or its
+    /// record is not durable on a device that has failed. Not if the store failed.
     pub fn is_rest_unreadable(&self) -> bool {
         !self.cleaner.is_paused() && self.marks.dirty_units <= self.cleaner.unreadable
     }
@@ -78,8 +80,8 @@ impl CacheStore {
         self.drive();
     }
 
-    /// The cache is never found again, whatever its device says: its owner has noted that elsewhere. So what is dirty may be
-    /// [copied](Self::clean_all) though the device, which has failed, does not know where it is.
+    /// The cache is never found again, whatever its device says: its owner has noted that elsewhere. So what is dirty
+    /// may be [copied](Self::clean_all) though the device, which has failed, does not know where it is.
     pub fn note_given_up(&mut self) {
         self.journal.is_given_up = self.has_failed;
     }
@@ -138,13 +140,15 @@ impl CacheStore {
         }
     }
 
-    /// Copies all that is dirty to the store; [`CacheStore::dirty_units`] falls to nothing, unless more is written meanwhile.
+    /// Copies all that is dirty to the store; [`CacheStore::dirty_units`] falls to nothing, unless more is written
+    /// meanwhile.
     pub fn clean_all(&mut self) {
         self.cleaner.clean_all();
         self.drive();
     }
 
-    /// Writes a snapshot when all requests are answered, so that the next start reads no journal. The host submits nothing more.
+    /// Writes a snapshot when all requests are answered, so that the next start reads no journal. The host submits
+    /// nothing more.
     pub fn close(&mut self) {
         self.is_closing = true;
         self.drive();
@@ -163,9 +167,9 @@ impl CacheStore {
         is_idle && (self.store.is_flushed() || self.store.has_lost())
     }
 
-    /// While requests come, not every unit that a read has brought is recorded. At the end all are: by the last snapshot, which says so
-    /// without the journal. They may be as soon as the store is flushed, and they are durable before the snapshot holds. Once a close;
-    /// O(units), and each page of the map is written once at the most.
+    /// While requests come, not every unit that a read has brought is recorded. At the end all are: by the last
+    /// snapshot, which says so without the journal. They may be as soon as the store is flushed, and they are durable
+    /// before the snapshot holds. Once a close; O(units), and each page of the map is written once at the most.
     pub(super) fn record_what_reads_brought(&mut self) {
         if self.snapshot.all_recorded || !self.is_ready_to_close() {
             return;
@@ -279,8 +283,8 @@ impl CacheStore {
         self.marks.dirty_units.saturating_sub(copying as u32)
     }
 
-    /// Whether a write has to wait, because one unit more would be dirty than may be. Not if none of those becomes clean: the store or the
-    /// device has failed then.
+    /// Whether a write has to wait, because one unit more would be dirty than may be. Not if none of those becomes
+    /// clean: the store or the device has failed then.
     pub(super) fn is_too_dirty(&self, request: &Request) -> bool {
         let Some(most) = self.cleaner.sweeper.rules.dirty_units_max else { return false };
         let is_loose = self.semantics != Semantics::WriteThrough && !self.is_closing && !self.has_failed;

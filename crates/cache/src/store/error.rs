@@ -1,7 +1,7 @@
 //! What can be wrong with a device.
 
-use super::layout::BLOCK_BYTES;
-use super::recovery::Report;
+use super::bytes::BLOCK_BYTES;
+use super::report::Report;
 use super::superblock::VERSION;
 use crate::config::ConfigError;
 use crate::units::BLOCKS_MAX;

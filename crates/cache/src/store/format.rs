@@ -1,43 +1,20 @@
 //! Making a cache on a device, and giving one up.
 //!
-//! Both begin with the same two steps: each superblock in turn gets a new uuid, and a state that says that there is no cache.
-//! From then on nothing that the device still holds can be taken for a part of a cache, and it need not be erased.
+//! Both begin with the same two steps: each superblock in turn gets a new uuid, and a state that says that there is no
+//! cache. From then on nothing that the device still holds can be taken for a part of a cache, and it need not be
+//! erased.
 
-use super::bytes::Block;
+use super::blocks::Blocks;
+use super::bytes::{BLOCK_BYTES, Block};
 use super::error::{DeviceError, FormatError};
-use super::layout::{BLOCK_BYTES, Layout};
+use super::layout::Layout;
 use super::map::{self, PageHead};
 use super::reading::Unreadable;
 use super::superblock::{Found, Superblock, page_digest};
 use crate::units::BLOCKS_MAX;
-use std::io;
 
 /// Pages that are written at once: 1 MiB.
 pub(super) const PAGES_AT_ONCE: usize = 256;
-
-/// A device, one call after the other, though not always from the same thread. The numbers are of blocks of [`BLOCK_BYTES`].
-pub trait Blocks: Send {
-    /// How many there are.
-    fn blocks(&self) -> u64;
-
-    /// Reads from block `first` on.
-    ///
-    /// # Errors
-    /// What the device says.
-    fn read(&mut self, first: u64, into: &mut [u8]) -> io::Result<()>;
-
-    /// Writes from block `first` on.
-    ///
-    /// # Errors
-    /// What the device says.
-    fn write(&mut self, first: u64, from: &[u8]) -> io::Result<()>;
-
-    /// Makes all earlier writes durable.
-    ///
-    /// # Errors
-    /// What the device says.
-    fn flush(&mut self) -> io::Result<()>;
-}
 
 /// The store that a cache belongs to, so that it is not put before another store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +28,8 @@ pub struct Identity {
 /// Makes an empty cache; whatever was in the device is gone. `uuid` is random.
 ///
 /// # Errors
-/// The device's, that it is too small for `layout`, or that the store is too large for any cache; then nothing was written.
+/// The device's, that it is too small for `layout`, or that the store is too large for any cache; then nothing was
+/// written.
 pub fn format(
     device: &mut dyn Blocks,
     identity: Identity,

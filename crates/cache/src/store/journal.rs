@@ -1,7 +1,7 @@
 //! Blocks of the journal: what changed, in order.
 //!
-//! Each block names the cache, its own number and the checksum of the block before it, so that nothing else can be taken for the
-//! next one: neither what stood in its place a turn of the ring ago, nor the block of another cache.
+//! Each block names the cache, its own number and the checksum of the block before it, so that nothing else can be
+//! taken for the next one: neither what stood in its place a turn of the ring ago, nor the block of another cache.
 //!
 //! ```text
 //!   byte  0 uuid     16 sequence    24 checksum of the block before    28 records    32 the records, 16 bytes each    4092 checksum
@@ -10,8 +10,7 @@
 //!           second word:  bit 63 | unit: 27 bits | checksum of the unit: 24 | (13 reserved)
 //! ```
 
-use super::bytes::{Block, Kind, get, get_u32, get_u64, put, seal, sealed};
-use super::layout::BLOCK_BYTES;
+use super::bytes::{BLOCK_BYTES, Block, Kind, get, get_u32, get_u64, put, seal, sealed};
 use crate::units::{Pool, UnitId};
 use plimsoll_core::Class;
 

@@ -1,8 +1,8 @@
 //! Filling a cache with what its device says, before it serves a request.
 //!
-//! In four steps, each of which goes through memory in its order as far as it can: what the pages say, into the units; the index
-//! over all units at once; what the journal says, a record after the other; all units into their lists at once, by age. What the
-//! journal changed is the youngest.
+//! In four steps, each of which goes through memory in its order as far as it can: what the pages say, into the units;
+//! the index over all units at once; what the journal says, a record after the other; all units into their lists at
+//! once, by age. What the journal changed is the youngest.
 //!
 //! A unit's stamp is its rank meanwhile: 0 for the unit that would leave first.
 
@@ -99,9 +99,9 @@ impl Loader {
         (first..last).for_each(|unit| self.marks.clear(&mut self.cache.units, UnitId(unit)));
     }
 
-    /// All pages were read. If two of them say that they have a block, the page that was made later is right, or of pages that were
-    /// made at once the one with the higher number. The other one counts as changed: what it says must not come back when the
-    /// block has left the unit in which it is.
+    /// All pages were read. If two of them say that they have a block, the page that was made later is right, or of
+    /// pages that were made at once the one with the higher number. The other one counts as changed: what it says must
+    /// not come back when the block has left the unit in which it is.
     pub fn index_all(&mut self, pages: &mut Pages) {
         let (units, sequences) = (&self.cache.units, &self.sequences);
         let made = |unit: UnitId| (sequences[Pages::of_unit(unit) as usize], unit);
@@ -121,7 +121,8 @@ impl Loader {
         }
     }
 
-    /// Forgets what is in each unit that is of a lower rank. Answers how many these were, and how many of them the store lacks.
+    /// Forgets what is in each unit that is of a lower rank. Answers how many these were, and how many of them the
+    /// store lacks.
     pub fn forget_below(&mut self, rank: u32) -> (u32, u32) {
         let (mut forgotten, dirty_units) = (0, self.marks.dirty_units);
         for unit in (0..self.cache.units.count()).map(UnitId) {

@@ -1,14 +1,15 @@
 //! The cache at work: it is handed requests and what became of its operations, and hands out operations and answers.
 //!
-//! Nothing here waits, reads a clock or touches a device, and after [`CacheStore::new`] nothing is allocated. The host asks for
-//! [`CacheStore::next_operation`] until there is none, does them in any order and all at once if it likes, and says of each how it
-//! ended. So a test can stop it between any two steps of any order, which is what `tests/store/crash.rs` does.
+//! Nothing here waits, reads a clock or touches a device, and after [`CacheStore::new`] nothing is allocated. The host
+//! asks for [`CacheStore::next_operation`] until there is none, does them in any order and all at once if it likes, and
+//! says of each how it ended. So a test can stop it between any two steps of any order, which is what
+//! `tests/store/crash.rs` does.
 
-use super::bytes::Block;
+use super::bytes::{BLOCK_BYTES, Block};
 use super::cleaner::Cleaner;
 use super::commit::Journal;
-use super::layout::BLOCK_BYTES;
 use super::marks::Marks;
+use super::operation::{Action, Failure, Operation, Request, RequestKind, Semantics, Target};
 use super::pace::Pace;
 use super::pages::Pages;
 use super::recovery::Opened;
@@ -18,18 +19,16 @@ use super::store_side::StoreSide;
 use super::superblock::Superblock;
 use super::turns::pace_of;
 use crate::cache::Cache;
-use crate::units::Pool;
-use plimsoll_core::Class;
 use plimsoll_core::class::CLASSES;
 use std::collections::VecDeque;
-use thiserror::Error;
 
 /// How much is under way at once; each takes a buffer of a block or two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Requests, 1 to 256; a request beyond that is told to come again.
     pub requests: u32,
-    /// Units that are copied to the store, 1 to 64: half of them are one turn of the syncer, and make runs of neighbours.
+    /// Units that are copied to the store, 1 to 64: half of them are one turn of the syncer, and make runs of
+    /// neighbours.
     pub cleaning: u32,
 }
 
@@ -37,108 +36,6 @@ impl Default for Depth {
     fn default() -> Depth {
         Depth { requests: 128, cleaning: 64 }
     }
-}
-
-/// When a write is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Semantics {
-    /// When the device has it; it is durable after the next flush. What a disk with a volatile write cache does.
-    #[default]
-    WriteCache,
-    /// When it is durable.
-    Strict,
-    /// When the store has it: nothing is dirty. It is durable after the next flush.
-    WriteThrough,
-}
-
-impl Semantics {
-    /// Whether a write is acknowledged before it is durable.
-    pub fn is_loose(self) -> bool {
-        self != Semantics::Strict
-    }
-}
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestKind {
-    /// Bytes of a block.
-    Read,
-    /// Bytes of a block.
-    Write,
-    /// The client does not need the whole block any more.
-    Trim,
-    /// Makes all acknowledged writes durable; the block is of no account.
-    Flush,
-}
-
-/// A request for one block, or a part of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The host's name for it.
-    pub token: u64,
-    /// What is asked for.
-    pub kind: RequestKind,
-    /// The block. Blocks behind the last whole one of the store go past the cache.
-    pub block: u64,
-    /// The first byte of it.
-    pub from: u16,
-    /// The byte behind the last, at most 4096.
-    pub to: u16,
-    /// What the block is.
-    pub class: Class,
-    /// The pool that it belongs to.
-    pub pool: Pool,
-}
-
-/// Why a request was not done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Failure {
-    /// The cache's device failed.
-    #[error("the cache's device failed")]
-    Device,
-    /// The store failed.
-    #[error("the store failed")]
-    Store,
-    /// What the cache had of the block is damaged, and the store has only an older version.
-    #[error("what the cache had is damaged")]
-    Damaged,
-}
-
-/// Which of the two devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// The fast one.
-    Cache,
-    /// The slow one.
-    Store,
-}
-
-/// What to do there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Into the operation's buffer.
-    Read,
-    /// From the operation's buffer.
-    Write,
-    /// Every operation with an end that was said before this one was handed out is to be durable.
-    Flush,
-    /// The bytes are not needed any more.
-    Trim,
-}
-
-/// Something that the host does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operation {
-    /// For [`CacheStore::completed`].
-    pub id: u32,
-    /// Where.
-    pub target: Target,
-    /// What.
-    pub action: Action,
-    /// The first byte there.
-    pub offset_bytes: u64,
-    /// How many.
-    pub length_bytes: u32,
 }
 
 /// What happened so far.
@@ -160,8 +57,8 @@ pub struct Counters {
     pub commits: u64,
     /// Snapshots of the map.
     pub snapshots: u64,
-    /// Units with damaged data: clean ones, which the store replaced, and dirty ones, which are lost. Each unit counts once, however
-    /// often a read or a pass meets it.
+    /// Units with damaged data: clean ones, which the store replaced, and dirty ones, which are lost. Each unit counts
+    /// once, however often a read or a pass meets it.
     pub damaged_clean: u64,
     /// See there.
     pub damaged_dirty: u64,
@@ -178,17 +75,6 @@ pub struct ClassCounters {
     pub writes: u64,
     /// Writes of a block that was in the cache.
     pub write_hits: u64,
-}
-
-/// What an operation is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The request with this token, for a block of this class.
-    Request(u64, Class),
-    /// The syncer, which copies a block of this class.
-    Syncer(Class),
-    /// The cache: its journal, its map, its flushes.
-    Own,
 }
 
 /// A cache on a device.
@@ -255,7 +141,8 @@ impl CacheStore {
         self.slots.room()
     }
 
-    /// Requests under way, including those with an answer already taken while a block that was read is put into its unit.
+    /// Requests under way, including those with an answer already taken while a block that was read is put into its
+    /// unit.
     pub fn requests_under_way(&self) -> u32 {
         self.slots.requests() - self.room()
     }
@@ -277,9 +164,10 @@ impl CacheStore {
         self.slots.expect(requests);
     }
 
-    /// Takes a request; `data` is what is written. False if it has to wait, because there is no room, because the journal has no room for
-    /// what it changes, or because it is a write of a new block before its turn (`docs/cache.md`, overload). Ask again after another
-    /// operation has ended. There is one under way then, or an answer to be taken.
+    /// Takes a request; `data` is what is written. False if it has to wait, because there is no room, because the
+    /// journal has no room for what it changes, or because it is a write of a new block before its turn
+    /// (`docs/cache.md`, overload). Ask again after another operation has ended. There is one under way then, or an
+    /// answer to be taken.
     pub fn submit(&mut self, request: &Request, data: &[u8]) -> bool {
         let is_change = matches!(request.kind, RequestKind::Write | RequestKind::Trim);
         (self.pace.wanted_unit, self.pace.refused_for_turn) = (false, false);
@@ -317,7 +205,8 @@ impl CacheStore {
         self.pace.wanted_unit
     }
 
-    /// Whether the last request that was submitted has to wait for a unit or for the journal. All others that were refused wait for a place.
+    /// Whether the last request that was submitted has to wait for a unit or for the journal. All others that were
+    /// refused wait for a place.
     pub fn refused_for_turn(&self) -> bool {
         self.pace.refused_for_turn
     }
@@ -346,8 +235,8 @@ impl CacheStore {
         &mut block[from..from + operation.length_bytes as usize]
     }
 
-    /// Whether both move or trim a whole block, and `next` goes on where `before` ends: on the store, and in memory. Then a host may do both
-    /// at once.
+    /// Whether both move or trim a whole block, and `next` goes on where `before` ends: on the store, and in memory.
+    /// Then a host may do both at once.
     pub fn goes_on(&self, before: &Operation, next: &Operation) -> bool {
         let moves_block = |operation: &Operation| {
             let slot = self.slots.slots.get(operation.id as usize);
@@ -362,7 +251,8 @@ impl CacheStore {
         is_next && next.action == before.action && moves_block(before) && moves_block(next)
     }
 
-    /// Where the bytes begin of so many operations from `first` on, each of which [goes on](Self::goes_on) where the one before ends.
+    /// Where the bytes begin of so many operations from `first` on, each of which [goes on](Self::goes_on) where the
+    /// one before ends.
     ///
     /// # Panics
     /// If there are not so many.
@@ -391,8 +281,8 @@ impl CacheStore {
         self.drive();
     }
 
-    /// Hands the next answer to `take`: the request's token, whether it failed, and what was read. False if there is none. While the
-    /// cache is being closed, there may be an operation after the last one.
+    /// Hands the next answer to `take`: the request's token, whether it failed, and what was read. False if there is
+    /// none. While the cache is being closed, there may be an operation after the last one.
     pub fn next_answer(&mut self, take: impl FnOnce(u64, Option<Failure>, &[u8])) -> bool {
         let Some((at, failure)) = self.answers.pop_front() else { return false };
         let at = at as usize;
@@ -442,8 +332,8 @@ impl CacheStore {
         }
     }
 
-    /// The journal or the map cannot be written any more: nothing new can be made durable. What is in the cache can be read; after
-    /// the next start all of it is there that was acknowledged as durable.
+    /// The journal or the map cannot be written any more: nothing new can be made durable. What is in the cache can be
+    /// read; after the next start all of it is there that was acknowledged as durable.
     pub(super) fn fail(&mut self) {
         self.has_failed = true;
         for at in 0..self.slots.slots.len() {

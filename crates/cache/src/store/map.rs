@@ -10,8 +10,7 @@
 //!   entry:   bit 79 | checksum of the unit: 24 bits | block: 36, all ones: none | class: 5 | pool: 9 | dirty | again | age: 4
 //! ```
 
-use super::bytes::{Block, Kind, get, get_u32, get_u64, put, seal, sealed};
-use super::layout::BLOCK_BYTES;
+use super::bytes::{BLOCK_BYTES, Block, Kind, get, get_u32, get_u64, put, seal, sealed};
 use crate::units::{BLOCKS_MAX, Pool};
 use plimsoll_core::Class;
 

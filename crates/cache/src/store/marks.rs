@@ -4,7 +4,8 @@
 //!   mark, bit 9: dirty on the device | 8: recorded | 0 to 7: the checksum's upper byte
 //! ```
 //!
-//! Whether a unit is dirty *on the device* is not what the deciding half says of it: that is ahead while a block is on its way.
+//! Whether a unit is dirty *on the device* is not what the deciding half says of it: that is ahead while a block is on
+//! its way.
 
 use crate::memory::table;
 use crate::units::{UnitId, Units};

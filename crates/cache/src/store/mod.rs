@@ -1,30 +1,33 @@
 //! The half of the cache that keeps data on a device and finds it again.
 //!
-//! **The intuition.** The fast device holds units of data and says of each what is in it. Both must be right after a crash at any
-//! moment: what it says must be true, and what was acknowledged as durable must be said.
+//! **The intuition.** The fast device holds units of data and says of each what is in it. Both must be right after a
+//! crash at any moment: what it says must be true, and what was acknowledged as durable must be said.
 //!
-//! **The rule.** Data first, then a flush, then the *journal*, then a flush, then the acknowledgement. Nothing that the journal speaks
-//! of is overwritten: a block that is written again goes to an empty unit, and a unit is given to another block only when the
-//! journal has forgotten what was in it. From time to time a snapshot of the *map*, which says what is in each unit, lets the
-//! journal begin anew.
+//! **The rule.** Data first, then a flush, then the *journal*, then a flush, then the acknowledgement. Nothing that the
+//! journal speaks of is overwritten: a block that is written again goes to an empty unit, and a unit is given to
+//! another block only when the journal has forgotten what was in it. From time to time a snapshot of the *map*, which
+//! says what is in each unit, lets the journal begin anew.
 //!
 //! **The complication.** There are two devices, and each may lose what it was not told to flush. So what is clean is
-//! recorded only when the store is known to have it, and a block is changed on the store only when the cache is known to
-//! have forgotten it. `docs/cache-format.md` has the layout, the orders, and what each failure costs.
+//! recorded only when the store is known to have it, and a block is changed on the store only when the cache is known
+//! to have forgotten it. `docs/cache-format.md` has the layout, the orders, and what each failure costs.
 //!
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`layout`], [`superblock`], [`journal`], [`map`], [`bytes`] | what stands where, and how it is written; without I/O |
 //! | [`mod@format`], [`recovery`], `reading`, `replay`, `rescue` | making, giving up, finding and rescuing a cache, one call to the device after the other |
-//! | [`machine`] | [`CacheStore`]: the cache at work, told what happened and answering what to do |
-//! | `requests`, `commit`, `cleaner`, `store_side`, `snapshot`, `control` | its parts: a request's way, the journal, copying, the store, the map, its owner |
+//! | `blocks`, `report` | the device as they see it, and what they found |
+//! | [`machine`], `operation` | [`CacheStore`]: the cache at work, told what happened and answering what to do; and the words of both |
+//! | `requests`, `commit`, `cleaning` with `cleaner`, `store_side`, `snapshot`, `control` | its parts: a request's way, the journal, copying, the store, the map, its owner |
 //! | `past`, `refused`, `write_back` | what goes past the cache, what the store does not take, what is written back before its unit is needed |
 //! | `audit` | whether everything that is noted twice is noted the same: for tests |
 //! | `pace`, `turns` | how fast new blocks come in, so that neither units nor the journal run out |
 
 mod audit;
+mod blocks;
 pub mod bytes;
 mod cleaner;
+mod cleaning;
 mod commit;
 mod contents;
 mod control;
@@ -36,6 +39,7 @@ mod loader;
 pub mod machine;
 pub mod map;
 mod marks;
+mod operation;
 mod pace;
 mod pages;
 mod past;
@@ -43,6 +47,7 @@ mod reading;
 pub mod recovery;
 mod refused;
 mod replay;
+mod report;
 mod requests;
 mod rescue;
 mod slots;
@@ -52,15 +57,16 @@ pub mod superblock;
 mod turns;
 mod write_back;
 
+pub use blocks::Blocks;
+pub use bytes::BLOCK_BYTES;
 pub use error::{DeviceError, FormatError, OpenError};
-pub use format::{Blocks, Identity, format, give_up};
-pub use layout::{BLOCK_BYTES, Layout};
-pub use machine::{
-    Action, CacheStore, ClassCounters, Counters, Depth, Failure, Operation, Origin, Request, RequestKind, Semantics,
-    Target,
-};
-pub use recovery::{Opened, Report, open, probe};
+pub use format::{Identity, format, give_up};
+pub use layout::Layout;
+pub use machine::{CacheStore, ClassCounters, Counters, Depth};
+pub use operation::{Action, Failure, Operation, Origin, Request, RequestKind, Semantics, Target};
+pub use recovery::{Opened, open, probe};
 pub use refused::NotCopied;
+pub use report::Report;
 pub use rescue::{ReadOnly, Rescued};
 pub use superblock::Superblock;
 pub use write_back::WriteBack;

@@ -29,7 +29,8 @@ pub(super) struct Pace {
     owed: u64,
     /// Units that had left so far, at the last look.
     left: u64,
-    /// Whether the last request that was submitted wanted a unit for a new block, and whether it was refused because its turn had not come.
+    /// Whether the last request that was submitted wanted a unit for a new block, and whether it was refused because
+    /// its turn had not come.
     pub wanted_unit: bool,
     pub refused_for_turn: bool,
 }

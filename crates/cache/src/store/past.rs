@@ -1,19 +1,22 @@
 //! Requests that go past the cache. First, writes that no unit takes: the device cannot write some of its units, or no
 //! unit is left. As long as the store is well, no client notices.
 //!
-//! A unit that cannot be written is *bad*: it holds nothing, and no block gets one until the next start, which tries it again. The write goes to
-//! another unit, and when that is bad, too, past the cache. A block that is in the cache goes there like a trim: what is clean is
-//! forgotten before, what is dirty when the store has something newer, durably. So a crash leaves one version or the other.
+//! A unit that cannot be written is *bad*: it holds nothing, and no block gets one until the next start, which tries it
+//! again. The write goes to another unit, and when that is bad, too, past the cache. A block that is in the cache goes
+//! there like a trim: what is clean is forgotten before, what is dirty when the store has something newer, durably. So
+//! a crash leaves one version or the other.
 //!
-//! **Writes through the cache** go there always, and are acknowledged when the store has them. What the cache had of the block is forgotten likewise;
-//! the new version then comes into a unit as if it had been read there: clean, and recorded when the store was flushed.
+//! **Writes through the cache** go there always, and are acknowledged when the store has them. What the cache had of
+//! the block is forgotten likewise; the new version then comes into a unit as if it had been read there: clean, and
+//! recorded when the store was flushed.
 //!
 //! **A range that is trimmed** and of which the cache has nothing is one request of the store. It has one place here
 //! and locks all of its blocks, so any other request for one of them waits until it is over. It ends before the
 //! first block that is in the cache, or that another request has.
 
-use super::layout::BLOCK_BYTES;
-use super::machine::{Action, CacheStore, Semantics};
+use super::bytes::BLOCK_BYTES;
+use super::machine::CacheStore;
+use super::operation::{Action, Semantics};
 use super::slots::{Kind, Step};
 use crate::cache::Outcome;
 use crate::units::UnitId;
@@ -90,8 +93,8 @@ impl CacheStore {
         self.around(at);
     }
 
-    /// The store has a write or a trim that the cache has nothing of. A whole block that is written comes into a unit, if policy and
-    /// class want it there and there is one.
+    /// The store has a write or a trim that the cache has nothing of. A whole block that is written comes into a unit,
+    /// if policy and class want it there and there is one.
     pub(super) fn finish_through(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         let is_whole = slot.from == 0 && usize::from(slot.to) == BLOCK_BYTES;
@@ -110,7 +113,8 @@ impl CacheStore {
         }
     }
 
-    /// How many of `blocks`, from the first on, the cache has nothing of, nor any request; 8192 (32 MiB) at the most. O(blocks + places).
+    /// How many of `blocks`, from the first on, the cache has nothing of, nor any request; 8192 (32 MiB) at the most.
+    /// O(blocks + places).
     pub fn free_run(&self, blocks: Range<u64>) -> u32 {
         let end = blocks.end.min(blocks.start + RANGE_BLOCKS_MAX);
         let is_alone = !self.slots.is_any_locked(&(blocks.start..end));
@@ -118,8 +122,8 @@ impl CacheStore {
         (blocks.start..end).take_while(is_free).count() as u32
     }
 
-    /// Takes a trim of `count` whole blocks from `block` on, of which the cache has [nothing](Self::free_run). It is answered as one request, and
-    /// the operation on the store is one. False if there is no room.
+    /// Takes a trim of `count` whole blocks from `block` on, of which the cache has [nothing](Self::free_run). It is
+    /// answered as one request, and the operation on the store is one. False if there is no room.
     pub fn submit_trim(&mut self, token: u64, block: u64, count: u32, class: Class) -> bool {
         (self.pace.wanted_unit, self.pace.refused_for_turn) = (false, false);
         let Some(at) = self.slots.take(Kind::Trim, token, block) else { return false };

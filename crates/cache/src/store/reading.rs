@@ -1,21 +1,23 @@
 //! Reading what a cache knows of itself from a device that may have bad sectors.
 //!
-//! **The rule.** What cannot be read at once is read block by block, a few times. A block that stays unreadable is taken for a damaged one: it is
-//! zeroes, of which no checksum is right. So a bad sector costs what stands in it and not the whole cache.
+//! **The rule.** What cannot be read at once is read block by block, a few times. A block that stays unreadable is
+//! taken for a damaged one: it is zeroes, of which no checksum is right. So a bad sector costs what stands in it and
+//! not the whole cache.
 //!
 //! **The complication.** A device that is failing as a whole looks like one with many bad sectors. With losses
 //! accepted, a start would give up data that the device can read again a minute later. So only what a device says of
 //! single blocks counts, and only of so many.
 
+use super::blocks::Blocks;
+use super::bytes::BLOCK_BYTES;
 use super::error::DeviceError;
-use super::format::Blocks;
-use super::layout::BLOCK_BYTES;
 use rustix::io::Errno;
 use std::io;
 
 /// How often a block is read by itself: a passing fault is over by then, any other stays.
 const TRIES: u32 = 3;
-/// Blocks that may be unreadable (ours): the few that a device grows old with, each of which may take it some seconds to give up.
+/// Blocks that may be unreadable (ours): the few that a device grows old with, each of which may take it some seconds
+/// to give up.
 const UNREADABLE_MAX: usize = 64;
 
 /// The blocks that could not be read, and what the device said of the first one.
@@ -67,7 +69,8 @@ impl Unreadable {
     }
 }
 
-/// Whether an error may be of the blocks that were read, and not of the device: what Linux says of a bad sector depends on the path to it.
+/// Whether an error may be of the blocks that were read, and not of the device: what Linux says of a bad sector depends
+/// on the path to it.
 fn is_of_a_block(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::NODATA | Errno::ILSEQ))
 }

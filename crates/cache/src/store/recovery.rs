@@ -5,12 +5,13 @@
 //! cache, with the next number, and with that block's checksum. The first block that does not follow is the end,
 //! because a block is written only when the one before it is durable.
 //!
-//! **Pages of one snapshot are not of one moment.** A block that moved meanwhile can be in two of them, or in none. The record of
-//! its move is in the journal behind the snapshot's start, so whatever the pages say, the journal has the last word.
+//! **Pages of one snapshot are not of one moment.** A block that moved meanwhile can be in two of them, or in none. The
+//! record of its move is in the journal behind the snapshot's start, so whatever the pages say, the journal has the
+//! last word.
 //!
-//! **What is lost is noticed.** Behind the end there can be no newer block of the journal: if there is one, the end is damage and
-//! not an end. A page with a damaged valid slot would be replaced by its older slot: the digest in the superblock says
-//! that.
+//! **What is lost is noticed.** Behind the end there can be no newer block of the journal: if there is one, the end is
+//! damage and not an end. A page with a damaged valid slot would be replaced by its older slot: the digest in the
+//! superblock says that.
 //!
 //! **What may be old is not believed**, also when losses are accepted. If either slot of a page is damaged, it is
 //! unknown what the page said, unless the digest says that the other slot holds. A lost block of the journal may have
@@ -21,19 +22,21 @@
 //! there has used some of them, and the next snapshot might not come to its end: then the map is written as a whole
 //! first, and the journal begins anew.
 //!
-//! **Nothing is served that a crash could take back**: what was read here may still be in the device's volatile cache, if it was
-//! the program that died and not the machine. So the device is flushed before anything is written, a superblock first.
+//! **Nothing is served that a crash could take back**: what was read here may still be in the device's volatile cache,
+//! if it was the program that died and not the machine. So the device is flushed before anything is written, a
+//! superblock first.
 
-use super::bytes::Block;
-use super::commit::BLOCKS_KEPT;
+use super::blocks::Blocks;
+use super::bytes::{BLOCK_BYTES, Block};
 use super::error::{DeviceError, OpenError};
-use super::format::{Blocks, Identity, PAGES_AT_ONCE, newest, read_superblocks, write_superblocks};
-use super::layout::BLOCK_BYTES;
+use super::format::{Identity, PAGES_AT_ONCE, newest, read_superblocks, write_superblocks};
+use super::layout::BLOCKS_KEPT;
 use super::loader::{Loader, RANK_OF_CHANGED, RANK_OF_PROVEN, Shelf};
 use super::map::{self, ENTRIES, PageHead};
 use super::pages::Pages;
 use super::reading::Unreadable;
 use super::replay::{Place, Ring, Run};
+use super::report::Report;
 use super::superblock::{Found, Superblock};
 use crate::cache::Cache;
 use crate::config::CacheConfig;
@@ -41,38 +44,6 @@ use crate::policy::PolicyEntry;
 use crate::threads::on_threads;
 use crate::units::UnitId;
 use std::sync::Mutex;
-
-/// What was found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Units that hold a block.
-    pub units: u32,
-    /// Of those units, the units with a version that the store lacks.
-    pub dirty_units: u32,
-    /// Blocks of the journal that were newer than the map and are believed: none after a shutdown.
-    pub journal_blocks: u64,
-    /// Their records.
-    pub records: u64,
-    /// Superblocks that were damaged or old, and were written again.
-    pub repaired_superblocks: u32,
-    /// Blocks of the map and of the journal that cannot be read; of these, those that are needed are among the lost ones.
-    pub unreadable_blocks: u32,
-    /// Pages of the map that are damaged, or of which it cannot be told that they are not: what they said is lost.
-    pub lost_pages: u32,
-    /// Blocks of the journal that are damaged, or cannot be told from such.
-    pub lost_journal_blocks: u64,
-    /// Units that were forgotten, because the lost blocks of the journal may have spoken of them.
-    pub given_up_units: u32,
-    /// Of the forgotten units, those with a version that the store lacks.
-    pub given_up_dirty_units: u32,
-}
-
-impl Report {
-    /// Whether anything of the cache's own records is lost.
-    pub fn has_losses(&self) -> bool {
-        self.lost_pages > 0 || self.lost_journal_blocks > 0
-    }
-}
 
 /// A cache that was found.
 pub struct Opened {
@@ -90,8 +61,8 @@ pub struct Opened {
 /// Finds the cache on `device` that is one of `identity`. `config.units` is of no account.
 ///
 /// # Errors
-/// There is none, it is of another store, or some of it is damaged; the last is no error if `accepts_losses`: what is damaged is
-/// forgotten then, and so is everything that may be old because of it.
+/// There is none, it is of another store, or some of it is damaged; the last is no error if `accepts_losses`: what is
+/// damaged is forgotten then, and so is everything that may be old because of it.
 pub fn open(
     device: &mut dyn Blocks,
     identity: Identity,
@@ -112,7 +83,8 @@ pub fn open(
     if report.has_losses() && !accepts_losses {
         return Err(OpenError::Damaged { report: Box::new(report) });
     }
-    // The superblock that holds may be volatile, and must not be when the other one is written: a power failure could tear both.
+    // The superblock that holds may be volatile, and must not be when the other one is written: a power failure could
+    // tear both.
     device.flush().map_err(DeviceError::flush)?;
     report.repaired_superblocks = repair(device, &superblock)?;
     let (cache, marks) = loader.finish();
@@ -256,8 +228,8 @@ fn read_map(
     Ok(MapRead { lost, unfinished })
 }
 
-/// Takes shelves, one after the other, as long as there are some: the device is read by one thread at a time, and what was read
-/// is looked at by all at once. Answers what became of the pages, and how many of their units the store lacks.
+/// Takes shelves, one after the other, as long as there are some: the device is read by one thread at a time, and what
+/// was read is looked at by all at once. Answers what became of the pages, and how many of their units the store lacks.
 fn read_pages<'a>(
     source: &Mutex<Source<'_, impl Iterator<Item = Shelf<'a>>>>,
     superblock: &Superblock,

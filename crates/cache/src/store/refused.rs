@@ -5,8 +5,8 @@
 //! end what is missing. Now and then, when others were copied, one of those aside is tried again: the store may have
 //! been away for a moment only.
 //!
-//! A damaged unit is met again by each read and by each pass that copies everything. A bit for each unit says that it counts already; the bits
-//! take memory when the first unit is damaged. Every change of a unit's mark clears its bit.
+//! A damaged unit is met again by each read and by each pass that copies everything. A bit for each unit says that it
+//! counts already; the bits take memory when the first unit is damaged. Every change of a unit's mark clears its bit.
 
 use super::machine::CacheStore;
 use crate::units::UnitId;
@@ -154,7 +154,8 @@ impl CacheStore {
         NotCopied::new(self.cleaner.refused.blocks, self.cleaner.refused.named.clone())
     }
 
-    /// What only the cache has and its device has damaged, so far as a read or a pass has met it. O(units / 64) if there is any.
+    /// What only the cache has and its device has damaged, so far as a read or a pass has met it. O(units / 64) if
+    /// there is any.
     pub fn damaged(&self) -> NotCopied {
         let (mut blocks, mut named) = (0, Vec::new());
         let dirty = self.cleaner.damaged.units().filter(|&unit| self.marks.get(&self.cache.units, unit).is_dirty);
@@ -179,7 +180,8 @@ impl CacheStore {
         Some(NotCopied::new(std::mem::take(&mut damaged.news), std::mem::take(&mut damaged.named)))
     }
 
-    /// What the store refused in the last pass, for the owner's log; `None` while there is a pass, and for what the owner has heard already.
+    /// What the store refused in the last pass, for the owner's log; `None` while there is a pass, and for what the
+    /// owner has heard already.
     pub fn take_newly_refused(&mut self) -> Option<NotCopied> {
         if self.is_cleaning_all() || !std::mem::take(&mut self.cleaner.refused.is_due) {
             return None;

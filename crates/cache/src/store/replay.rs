@@ -1,15 +1,15 @@
 //! The journal at a start: which of its blocks follow one another, and what they say.
 //!
-//! **The end and damage.** A block is written only when the one before it is durable, so behind the end there is no newer one. If
-//! there is, the end is damage. What is *behind the damage* is a run of its own then, up to the newest block: each of its blocks
-//! proves the one before it. Its records need no earlier record: each names its block and its unit, and what became
-//! of them later is recorded later.
+//! **The end and damage.** A block is written only when the one before it is durable, so behind the end there is no
+//! newer one. If there is, the end is damage. What is *behind the damage* is a run of its own then, up to the newest
+//! block: each of its blocks proves the one before it. Its records need no earlier record: each names its block and its
+//! unit, and what became of them later is recorded later.
 
-use super::bytes::Block;
+use super::blocks::Blocks;
+use super::bytes::{BLOCK_BYTES, Block};
 use super::error::DeviceError;
-use super::format::{Blocks, PAGES_AT_ONCE};
+use super::format::PAGES_AT_ONCE;
 use super::journal::{self, Head, RECORDS, Record};
-use super::layout::BLOCK_BYTES;
 use super::reading::Unreadable;
 use super::superblock::Superblock;
 
@@ -54,7 +54,8 @@ impl Ring {
         let start = Place { sequence: superblock.journal_sequence, previous: superblock.journal_previous };
         let mut ring = Ring { blocks, uuid: superblock.uuid, start, newest: 0 };
         let heads = (0..count).filter_map(|at| journal::head(ring.block(at), &ring.uuid));
-        // No journal gets further than that: such a block is none of it, and the next one's number must fit a superblock.
+        // No journal gets further than that: such a block is none of it, and the next one's number must fit a
+        // superblock.
         ring.newest = heads.map(|head| head.sequence).filter(|&sequence| sequence < 1 << 62).max().unwrap_or(0);
         // An unreadable block behind the newest one may be newer.
         let is_unreadable = |sequence| unreadable.contains(layout.journal_block(sequence));

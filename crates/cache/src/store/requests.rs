@@ -7,20 +7,21 @@
 //!   trim    Store; of a block in a clean unit: forgotten and Known before; in a dirty one: StoreFlush and forgotten behind
 //! ```
 //!
-//! A block that is in a unit is never overwritten: the new version goes into an empty unit, and the record switches. So a crash
-//! leaves one or the other.
+//! A block that is in a unit is never overwritten: the new version goes into an empty unit, and the record switches. So
+//! a crash leaves one or the other.
 //!
 //! **Before a block is changed on the store, the journal's records of it must be durable.** Otherwise a crash would
 //! bring back the cache's version: whole, with the right checksum, and older than the store's. What waits for that is
 //! `Known`.
 
-use super::bytes::data_checksum;
+use super::bytes::{BLOCK_BYTES, data_checksum};
 use super::journal::{Change, Record};
-use super::layout::BLOCK_BYTES;
-use super::machine::{Action, CacheStore, Failure, Operation, Semantics, Target};
+use super::machine::CacheStore;
 use super::marks::Mark;
+use super::operation::{Action, Failure, Operation, Semantics, Target};
 use super::slots::{Kind, Step};
-use crate::cache::{Access, Outcome};
+use crate::access::Access;
+use crate::cache::Outcome;
 use crate::units::UnitId;
 
 impl CacheStore {
@@ -345,7 +346,8 @@ impl CacheStore {
         self.store.want(target);
     }
 
-    /// A write or a trim past the cache failed, and may have been done nevertheless: what is read there now is not durable.
+    /// A write or a trim past the cache failed, and may have been done nevertheless: what is read there now is not
+    /// durable.
     fn not_written_to_store(&mut self, at: usize) {
         self.store.wrote();
         self.finish(at, Some(Failure::Store));

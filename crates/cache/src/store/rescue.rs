@@ -1,12 +1,11 @@
 //! Copying to its store what only a cache has, while its device is read and not written.
 //!
-//! **The rule.** Nothing on the device of the cache changes: what the journal and the map say is read, and each dirty unit is copied to
-//! its block. A rescue that stops half-way can be repeated: it copies the same blocks with the same content, as long
-//! as the store is not used without its cache meanwhile.
+//! **The rule.** Nothing on the device of the cache changes: what the journal and the map say is read, and each dirty
+//! unit is copied to its block. A rescue that stops half-way can be repeated: it copies the same blocks with the same
+//! content, as long as the store is not used without its cache meanwhile.
 
-use super::bytes::{Block, data_checksum};
-use super::format::Blocks;
-use super::layout::BLOCK_BYTES;
+use super::blocks::Blocks;
+use super::bytes::{BLOCK_BYTES, Block, data_checksum};
 use super::recovery::Opened;
 use crate::units::UnitId;
 use std::io;
@@ -23,7 +22,8 @@ pub struct Rescued {
     pub lost: Vec<u64>,
 }
 
-/// A device of which everything is read and to which nothing is written: a cache that is opened on it is found as it is, and no trace is left.
+/// A device of which everything is read and to which nothing is written: a cache that is opened on it is found as it
+/// is, and no trace is left.
 pub struct ReadOnly<'d>(pub &'d mut dyn Blocks);
 
 impl Blocks for ReadOnly<'_> {
@@ -45,8 +45,8 @@ impl Blocks for ReadOnly<'_> {
 }
 
 impl Opened {
-    /// Hands each dirty block to `copy`, in the store's order: its number, and what is in it. `device` is that of the cache. The caller flushes the
-    /// store behind it.
+    /// Hands each dirty block to `copy`, in the store's order: its number, and what is in it. `device` is that of the
+    /// cache. The caller flushes the store behind it.
     ///
     /// # Errors
     /// What `copy` says.

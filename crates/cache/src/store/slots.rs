@@ -1,10 +1,9 @@
 //! Requests under way: where each stands, its data, and which request has to wait for which.
 //!
-//! A block has one request at a time. A request that comes meanwhile waits, in the order of coming; so the code below need not ask what
-//! else may be happening to its block.
+//! A block has one request at a time. A request that comes meanwhile waits, in the order of coming; so the code below
+//! need not ask what else may be happening to its block.
 
-use super::bytes::Block;
-use super::layout::BLOCK_BYTES;
+use super::bytes::{BLOCK_BYTES, Block};
 use crate::units::{Pool, UnitId};
 use plimsoll_core::Class;
 use std::ops::Range;
@@ -101,7 +100,8 @@ impl Slot {
         }
     }
 
-    /// Whether it waits for something that has come: its lock, a unit, or the journal. In all other steps an operation or the host has it.
+    /// Whether it waits for something that has come: its lock, a unit, or the journal. In all other steps an operation
+    /// or the host has it.
     pub fn can_run(&self) -> bool {
         matches!(self.step, Step::Lock | Step::Unit | Step::Known)
     }
@@ -136,9 +136,9 @@ pub(super) struct Slots {
     tickets: u64,
 }
 
-/// Slots that are vacant. Neighbouring blocks are given neighbouring slots if possible, so that one request of a host's can move them
-/// all. A host that says how many requests are to come is given slots from the first gap that has room for them, or the longest gap. A
-/// single request is given the lowest, so that gaps stay long. O(slots).
+/// Slots that are vacant. Neighbouring blocks are given neighbouring slots if possible, so that one request of a host's
+/// can move them all. A host that says how many requests are to come is given slots from the first gap that has room
+/// for them, or the longest gap. A single request is given the lowest, so that gaps stay long. O(slots).
 struct Vacant {
     /// The first of them all, and a bit for each from there on.
     first: u32,
@@ -322,7 +322,8 @@ impl Slots {
         self.ranges.push(at);
     }
 
-    /// Locks a block of `blocks` that is free again for the slot that waits longest for it, and answers that slot. `unlocked` held the range.
+    /// Locks a block of `blocks` that is free again for the slot that waits longest for it, and answers that slot.
+    /// `unlocked` held the range.
     fn next_of_range(&mut self, blocks: &Range<u64>, unlocked: usize) -> Option<usize> {
         if self.waiting == 0 {
             return None;
@@ -364,7 +365,8 @@ impl Slots {
         self.slots[at].step = Step::Vacant;
     }
 
-    /// Whether each block has one slot at the most, each that waits has one to wait for, and counts are what they count.
+    /// Whether each block has one slot at the most, each that waits has one to wait for, and counts are what they
+    /// count.
     ///
     /// # Errors
     /// The first thing that is not so.
@@ -458,8 +460,8 @@ mod tests {
             }
         }
 
-        /// Red if the longest gap is taken for the first that is long enough, if a gap ends with a word, and if a single request is put
-        /// behind those that came together.
+        /// Red if the longest gap is taken for the first that is long enough, if a gap ends with a word, and if a
+        /// single request is put behind those that came together.
         #[test]
         fn who_comes_together_is_put_together_where_there_is_room(
             first in 0u32..200,

@@ -6,18 +6,19 @@
 //!   superblock 0, flush, superblock 1, flush          the journal before the beginning is not needed any more
 //! ```
 //!
-//! **The journal is paced by the map.** While the pages are written, the journal may be as far through what is left of it as
-//! the snapshot is through the map. So no request finds it full: its next block waits for a few pages, and not for all.
+//! **The journal is paced by the map.** While the pages are written, the journal may be as far through what is left of
+//! it as the snapshot is through the map. So no request finds it full: its next block waits for a few pages, and not
+//! for all.
 //!
-//! The order of the first two lines with the third is what matters: a page may say what the journal was not yet told durably, and
-//! would be ahead of the data then. When the superblock says that the page holds, it is not.
+//! The order of the first two lines with the third is what matters: a page may say what the journal was not yet told
+//! durably, and would be ahead of the data then. When the superblock says that the page holds, it is not.
 
-use super::bytes::Block;
-use super::commit::BLOCKS_KEPT;
+use super::bytes::{BLOCK_BYTES, Block};
 use super::contents::encode_page;
-use super::layout::BLOCK_BYTES;
-use super::machine::{Action, CacheStore, Target};
+use super::layout::BLOCKS_KEPT;
+use super::machine::CacheStore;
 use super::map::PageHead;
+use super::operation::{Action, Target};
 use super::slots::Page;
 use super::superblock::Superblock;
 

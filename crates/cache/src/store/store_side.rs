@@ -7,7 +7,8 @@ pub(super) struct StoreSide {
     pub(super) flushing: Option<u64>,
     pub(super) flushed: u64,
     pub(super) wanted: u64,
-    /// The last write or trim past the cache that was acknowledged before it was durable; at first what was written before the start.
+    /// The last write or trim past the cache that was acknowledged before it was durable; at first what was written
+    /// before the start.
     acknowledged: u64,
     /// The same, including those that a failed flush left in doubt.
     past: u64,

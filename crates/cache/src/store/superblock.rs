@@ -1,7 +1,7 @@
 //! The superblock: which cache this is, how it is divided, and from where it is read.
 //!
-//! There are two, written one after the other, with a flush between, and both always say the same but for a crash between them:
-//! then the one with the higher generation holds.
+//! There are two, written one after the other, with a flush between, and both always say the same but for a crash
+//! between them: then the one with the higher generation holds.
 //!
 //! ```text
 //!   byte 0 magic, "PLIMCACH"     16 uuid            56 units             72 generation
@@ -10,8 +10,8 @@
 //!                             96 digest of the map                     4092 checksum
 //! ```
 
-use super::bytes::{Block, Kind, get, get_u32, get_u64, put, seal, sealed};
-use super::layout::{BLOCK_BYTES, JOURNAL_BLOCKS_MIN, Layout};
+use super::bytes::{BLOCK_BYTES, Block, Kind, get, get_u32, get_u64, put, seal, sealed};
+use super::layout::{JOURNAL_BLOCKS_MIN, Layout};
 use crate::index::UNITS_MAX;
 use crate::units::BLOCKS_MAX;
 
@@ -84,7 +84,8 @@ impl Superblock {
         block
     }
 
-    /// Whether its numbers leave too little to count on. None that a cache has written is, were it a snapshot each nanosecond.
+    /// Whether its numbers leave too little to count on. None that a cache has written is, were it a snapshot each
+    /// nanosecond.
     pub fn is_spent(&self) -> bool {
         self.generation >= NUMBER_SPENT || self.journal_sequence >= NUMBER_SPENT
     }
@@ -125,8 +126,8 @@ impl Superblock {
     }
 }
 
-/// What a page of a generation adds to the map's digest, by exclusive or. By the digest it is noticed that the newer slot of a
-/// page has gone bad and that the older one, which is whole, does not hold.
+/// What a page of a generation adds to the map's digest, by exclusive or. By the digest it is noticed that the newer
+/// slot of a page has gone bad and that the older one, which is whole, does not hold.
 pub fn page_digest(page: u32, generation: u64) -> u64 {
     // The finalizer of SplitMix64.
     let mut hash = generation.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(page).wrapping_mul(0xd1b5_4a32_d192_ed03);

@@ -10,12 +10,14 @@
 //! journal is about to say so. In both cases an operation is under way, and when it has ended the host asks again. If
 //! nothing leaves, because the store fails, the write goes past the cache and hears of it.
 
+use super::bytes::BLOCK_BYTES;
 use super::cleaner::ready_units;
-use super::layout::BLOCK_BYTES;
-use super::machine::{Action, CacheStore, Request, RequestKind, Semantics};
+use super::machine::CacheStore;
+use super::operation::{Action, Request, RequestKind, Semantics};
 use super::pace::Pace;
 use super::slots::Step;
-use crate::cache::{Access, Cache, Outcome};
+use crate::access::Access;
+use crate::cache::{Cache, Outcome};
 use crate::units::Pool;
 use plimsoll_core::Class;
 use std::ops::Range;
@@ -237,7 +239,8 @@ impl CacheStore {
         }
         let has_empty = self.cache.empty_units() > 0;
         let has_own = has_empty && self.cache.unused_units() > self.pace.kept();
-        // Where no unit is about to leave, as the others are bad or the store takes nothing, the write goes past the cache.
+        // Where no unit is about to leave, as the others are bad or the store takes nothing, the write goes past the
+        // cache.
         let may_come = self.is_closing || has_own || self.turn() == Turn::Never;
         let is_out = self.is_out_of_units();
         self.is_unit_wanted = false;

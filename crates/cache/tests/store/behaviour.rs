@@ -88,8 +88,9 @@ fn what_is_found_after_a_kill_outlives_a_power_failure() {
     assert!(compared > 50, "only {compared} blocks were compared");
 }
 
-/// The block is in the cache, clean, and is written again. If the new version came to the store before the journal knew of it, a crash
-/// would bring the old one back, clean: it would be read until its unit is given up, and then the new one.
+/// The block is in the cache, clean, and is written again. If the new version came to the store before the journal knew
+/// of it, a crash would bring the old one back, clean: it would be read until its unit is given up, and then the new
+/// one.
 #[test]
 fn a_unit_is_copied_to_the_store_only_when_its_record_is_durable() {
     let mut rig = Rig::fresh(setup(), 53);
@@ -117,8 +118,8 @@ fn a_unit_is_copied_to_the_store_only_when_its_record_is_durable() {
     assert!(clean > 1, "it was clean at {clean} points only");
 }
 
-/// Important blocks are still kept when the cache fills up after a crash, or after a shutdown: their class came back with them, by
-/// the journal or by the map.
+/// Important blocks are still kept when the cache fills up after a crash, or after a shutdown: their class came back
+/// with them, by the journal or by the map.
 #[test]
 fn classes_survive_a_crash_and_decide_who_stays() {
     for is_closed in [false, true] {
@@ -199,8 +200,8 @@ fn a_long_run_uses_every_way_of_a_request_and_counts_it() {
     assert_eq!(rig.machine.dirty_units(), 0);
 }
 
-/// Blocks of class 3 come in while the syncer sleeps. The policy hears of those, too, that do not come in: otherwise a class
-/// that was taken in for nothing once would stay out for ever.
+/// Blocks of class 3 come in while the syncer sleeps. The policy hears of those, too, that do not come in: otherwise a
+/// class that was taken in for nothing once would stay out for ever.
 #[test]
 fn who_leaves_unused_is_not_taken_in_any_more_until_he_is_used() {
     let mut rig = Rig::fresh(Setup { store_blocks: 8000, ..setup() }, 52);

@@ -5,7 +5,8 @@ use crate::recovery::crash_inside;
 use crate::rig::{Random, Rig, Setup};
 use plimsoll_cache::store::RequestKind;
 
-/// Volatile writes of which all subsets are tried; of more, so many are chosen and the others are there or not by chance.
+/// Volatile writes of which all subsets are tried; of more, so many are chosen and the others are there or not by
+/// chance.
 const SUBSETS_OF: usize = 5;
 /// Of so many crash points, one is looked at more closely.
 const DEEP_ONE_IN: u64 = 16;

@@ -216,8 +216,8 @@ pub fn records_of(cache: &Device, setup: &Setup, sequence: u64) -> Vec<Record> {
     head.map_or(Vec::new(), |head| journal::records(block, &head).collect())
 }
 
-/// Two histories of one cache, as when its device was copied: a block of the one may have the number that comes next in the
-/// other, and is not taken for what comes next.
+/// Two histories of one cache, as when its device was copied: a block of the one may have the number that comes next in
+/// the other, and is not taken for what comes next.
 #[test]
 fn a_journal_of_another_history_is_noticed() {
     let setup = Setup::small("lru", Semantics::Strict);

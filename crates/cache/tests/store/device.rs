@@ -107,8 +107,8 @@ impl Device {
         }
     }
 
-    /// A flush failed: some of the volatile writes, also of those under way, will never be durable. Of these, some are read as long as there is
-    /// power, as from a page cache that calls them clean now, and the others are gone at once.
+    /// A flush failed: some of the volatile writes, also of those under way, will never be durable. Of these, some are
+    /// read as long as there is power, as from a page cache that calls them clean now, and the others are gone at once.
     pub fn lose(&mut self, mut random: impl FnMut(u64) -> u64) {
         for write in &mut self.volatile {
             write.is_lost |= random(2) == 0;

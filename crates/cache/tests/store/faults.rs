@@ -36,8 +36,8 @@ fn assert_sound(setup: &Setup, cache: &Device, store: &Device, versions: &Versio
     }
 }
 
-/// Does `operation` with a cache's device that fails at its first write or flush, at its second, and so on until none fails. Answers
-/// how many did.
+/// Does `operation` with a cache's device that fails at its first write or flush, at its second, and so on until none
+/// fails. Answers how many did.
 fn fail_at_each(rig: impl Fn() -> Rig, operation: impl Fn(&mut Rig) -> bool, check: impl Fn(&mut Rig)) -> u64 {
     fail_each_of(Target::Cache, rig, operation, check)
 }
@@ -270,8 +270,8 @@ fn what_a_store_loses_when_it_cannot_flush_is_told_or_copied_again() {
         doubts[seed as usize % 2] += rig.machine.doubts();
     }
     // With strict semantics nothing is acknowledged before it is durable.
-    // Of the others each second run has one at least. How many there are is a matter of chance: it was two in each run when some units were
-    // copied twice, and each copy brought a flush.
+    // Of the others each second run has one at least. How many there are is a matter of chance: it was two in each run
+    // when some units were copied twice, and each copy brought a flush.
     assert!(doubts[0] == 0 && doubts[1] >= LOSING_RUNS / 4, "{doubts:?}");
 }
 
@@ -299,8 +299,8 @@ fn a_first_flush_that_fails_is_told_to_whoever_wrote_before_the_start() {
     }
 }
 
-/// A write past the cache fails and was done nevertheless; what it wrote is read, and comes into the cache. Outcome: it is not in the cache
-/// after a power failure unless the store has it then, too.
+/// A write past the cache fails and was done nevertheless; what it wrote is read, and comes into the cache. Outcome: it
+/// is not in the cache after a power failure unless the store has it then, too.
 ///
 /// Planted break that was seen red: a write that fails does not count as one that has to be flushed.
 #[test]

@@ -125,12 +125,13 @@ fn spoil_all(rig: &Rig, random: &mut Random) -> (u32, u32) {
     (trials, blocks)
 }
 
-/// Any one and any two of a cache's own records are spoiled, pages of the map in either slot and blocks of the journal, and three slots of
-/// two pages: of a cache with several pages, closed and killed, and of one that is so small that what it gives up is soon written past it. Outcome: what the cache
-/// still has is not older than what was flushed, and for the rest there is what the store has; no more is lost than was told.
+/// Any one and any two of a cache's own records are spoiled, pages of the map in either slot and blocks of the journal,
+/// and three slots of two pages: of a cache with several pages, closed and killed, and of one that is so small that
+/// what it gives up is soon written past it. Outcome: what the cache still has is not older than what was flushed, and
+/// for the rest there is what the store has; no more is lost than was told.
 ///
-/// Planted breaks: a page of which the older slot is left is believed beside one that is lost; everything that the map and the journal
-/// said before the damage is believed; only clean units are given up.
+/// Planted breaks: a page of which the older slot is left is believed beside one that is lost; everything that the map
+/// and the journal said before the damage is believed; only clean units are given up.
 #[test]
 fn whatever_is_spoiled_nothing_old_is_taken_for_good() {
     let mut random = Random(7);
@@ -202,8 +203,8 @@ fn what_is_damaged_is_lost_and_nothing_else_if_that_is_accepted() {
     assert!(pages.len() > 40 && lost_units > pages.len(), "{lost_units}");
 }
 
-/// Of a damaged journal what is recorded behind the damage is kept, as it is proven, and nothing else. It is accepted once, and what
-/// was behind the damage is never taken for what comes next.
+/// Of a damaged journal what is recorded behind the damage is kept, as it is proven, and nothing else. It is accepted
+/// once, and what was behind the damage is never taken for what comes next.
 ///
 /// Planted breaks: nothing behind the damage is kept; numbers go on from the damage.
 #[test]

@@ -67,8 +67,8 @@ impl CachePolicy for Counting {
     }
 }
 
-/// Hits, misses, what is not wanted, what finds no unit, and what waits for one; and a store that fails, so that writes go past the
-/// cache.
+/// Hits, misses, what is not wanted, what finds no unit, and what waits for one; and a store that fails, so that writes
+/// go past the cache.
 ///
 /// Planted breaks that were seen red: it does not hear of reads; nor of writes; twice of what comes in.
 #[test]

@@ -1,4 +1,5 @@
-//! What goes past the syncer: flushes that do not wait for it, what is recorded at the end, ranges, bounds on what is dirty, writes through.
+//! What goes past the syncer: flushes that do not wait for it, what is recorded at the end, ranges, bounds on what is
+//! dirty, writes through.
 
 use crate::crash::{Points, crash_here};
 use crate::device::{Device, zeroes};
@@ -45,8 +46,9 @@ fn settle_but_store_flushes(rig: &mut Rig) {
     }
 }
 
-/// The syncer has copied something and waits for its flush of the slow device, which never ends. Outcome: a client's flush ends, as all of
-/// what it promises is in the cache; but not if something had been acknowledged past the cache since the last flush.
+/// The syncer has copied something and waits for its flush of the slow device, which never ends. Outcome: a client's
+/// flush ends, as all of what it promises is in the cache; but not if something had been acknowledged past the cache
+/// since the last flush.
 ///
 /// Planted break that was seen red: a flush waits for every write of the store.
 #[test]
@@ -70,8 +72,8 @@ fn a_flush_waits_for_the_slow_device_only_for_what_went_past_the_cache() {
     }
 }
 
-/// What reads bring in is recorded while the store has nothing that is not flushed. Outcome: what they brought in all the same is
-/// there after a clean end, all of it; and it is what the store has.
+/// What reads bring in is recorded while the store has nothing that is not flushed. Outcome: what they brought in all
+/// the same is there after a clean end, all of it; and it is what the store has.
 ///
 /// Planted break that was seen red: nothing is recorded at the end (128 of 450).
 #[test]
@@ -95,8 +97,8 @@ fn what_reads_brought_in_is_there_after_a_clean_end() {
     }
 }
 
-/// A device that cannot be written any more, and be read. Outcome: what is dirty comes to the store and is not dirty any more, though
-/// the journal is not told; the next start finds it dirty, and the same.
+/// A device that cannot be written any more, and be read. Outcome: what is dirty comes to the store and is not dirty
+/// any more, though the journal is not told; the next start finds it dirty, and the same.
 ///
 /// Planted breaks that were seen red: a cache that has failed copies nothing; its marks stay dirty.
 #[test]
@@ -211,8 +213,8 @@ fn what_is_dirty_is_written_back_at_its_age_and_while_nobody_asks() {
     assert_eq!(rig.machine.tick(at(25)), None);
 }
 
-/// With writes through the cache nothing is dirty, and what was written is read there. What was dirty before is written back, and a
-/// write of it meanwhile is not lost.
+/// With writes through the cache nothing is dirty, and what was written is read there. What was dirty before is written
+/// back, and a write of it meanwhile is not lost.
 ///
 /// Planted breaks: see the test of crashes below, which finds them.
 #[test]
@@ -303,11 +305,11 @@ fn a_range_of_which_nothing_is_cached_is_trimmed_at_once_and_held_meanwhile() {
     assert!(asked[before..].iter().any(|operation| operation.action == Action::Flush));
 }
 
-/// Writes go through the cache and then not, by turns, with something dirty. Outcome: whatever a crash leaves is between what was promised and
-/// what was written.
+/// Writes go through the cache and then not, by turns, with something dirty. Outcome: whatever a crash leaves is
+/// between what was promised and what was written.
 ///
-/// Planted breaks that were seen red: a clean version is not forgotten before the store changes; a copy of the old version is recorded
-/// as clean; a write that reads the rest of its block goes on by the semantics that came meanwhile.
+/// Planted breaks that were seen red: a clean version is not forgotten before the store changes; a copy of the old
+/// version is recorded as clean; a write that reads the rest of its block goes on by the semantics that came meanwhile.
 #[test]
 fn a_crash_between_writes_through_the_cache_and_others_loses_nothing() {
     let mut points = Points::default();
@@ -350,8 +352,9 @@ impl Blocks for WornOut {
     }
 }
 
-/// The device of a cache is worn out, and two of its units are bad. Outcome: everything else that only it had is on the store, also if that was
-/// stopped at any moment and done again; what is lost is named; nothing is written to the device.
+/// The device of a cache is worn out, and two of its units are bad. Outcome: everything else that only it had is on the
+/// store, also if that was stopped at any moment and done again; what is lost is named; nothing is written to the
+/// device.
 ///
 /// Planted breaks that were seen red: a unit that is clean is copied; what is wrong in a unit is copied.
 #[test]

@@ -159,7 +159,8 @@ fn dirty_blocks(rig: &Rig) -> Vec<u64> {
     (0..rig.setup.store_blocks).filter(is_dirty).collect()
 }
 
-/// Writes new blocks and old ones at once, for more units than are ready, while a dirty block rots now and then. Says how many did.
+/// Writes new blocks and old ones at once, for more units than are ready, while a dirty block rots now and then. Says
+/// how many did.
 fn write_while_it_rots(rig: &mut Rig, one_in: u64) -> u64 {
     let (mut random, mut line, mut rotten) = (Random(8), Line::new(), 0);
     write(rig, &mut line, 16, 1500);
@@ -230,8 +231,8 @@ fn a_device_that_rots_leaves_nobody_without_an_answer() {
     }
 }
 
-/// Outcome: one unit is damaged while everything is copied to the store. All others are copied, and it is said that it was not
-/// everything; when the block is written again, it is.
+/// Outcome: one unit is damaged while everything is copied to the store. All others are copied, and it is said that it
+/// was not everything; when the block is written again, it is.
 ///
 /// Planted breaks that were seen red: the first that is damaged ends it; the pass counts.
 #[test]
@@ -253,8 +254,8 @@ fn who_cleans_everything_gets_all_that_can_be_read() {
     assert_eq!(rig.failures, []);
 }
 
-/// Two units are damaged. Outcome: they count once each, though passes and reads meet them again, and the owner hears of them once; when one of
-/// them is written again, it is damaged no more, and counts again if its new unit rots, too.
+/// Two units are damaged. Outcome: they count once each, though passes and reads meet them again, and the owner hears
+/// of them once; when one of them is written again, it is damaged no more, and counts again if its new unit rots, too.
 ///
 /// Planted breaks, seen red: each pass and each read counts; the log hears of a unit at each pass.
 #[test]
@@ -286,8 +287,8 @@ fn a_damaged_unit_counts_once_until_it_is_written_again() {
     assert_eq!(rig.machine.take_newly_damaged().unwrap().ranges, ranges[..1]);
 }
 
-/// Outcome: copies that the store never ends hold up their own blocks, as long as they are no more than half of all that can be under way. Everybody
-/// else goes on at the store's speed.
+/// Outcome: copies that the store never ends hold up their own blocks, as long as they are no more than half of all
+/// that can be under way. Everybody else goes on at the store's speed.
 ///
 /// Planted break that was seen red: a flush waits until nothing is being copied.
 #[test]
@@ -308,7 +309,8 @@ fn a_stuck_copy_holds_up_nobody_else() {
     assert_eq!(rig.under_way(), 0);
 }
 
-/// Outcome: so does a read that the store never answers, though its block has a unit already, which is given up and cannot be given away.
+/// Outcome: so does a read that the store never answers, though its block has a unit already, which is given up and
+/// cannot be given away.
 ///
 /// Planted break that was seen red: units are made ready in their order only.
 #[test]
@@ -418,7 +420,8 @@ fn a_crowded_journal_is_no_matter_for_reads() {
     rig.settle();
 }
 
-/// Outcome: the cache's device fails while writes wait for room in the journal, which there will never be. They are told.
+/// Outcome: the cache's device fails while writes wait for room in the journal, which there will never be. They are
+/// told.
 ///
 /// Planted break that was seen red: a journal is crowded though its device has failed.
 #[test]

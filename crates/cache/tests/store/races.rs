@@ -34,7 +34,8 @@ fn what_is_written_while_an_older_version_becomes_clean_is_not_forgotten() {
     rig.versions.check_newest(0, u8::MAX, &content).unwrap();
 }
 
-/// Others are written until the unit of block 0 has left the order and is to be copied; an operation is held back meanwhile.
+/// Others are written until the unit of block 0 has left the order and is to be copied; an operation is held back
+/// meanwhile.
 fn write_until_it_leaves(rig: &mut Rig, others: &mut std::ops::Range<u64>, held: u32) {
     let leaves = |rig: &Rig| {
         let cache = rig.machine.cache();
@@ -47,8 +48,8 @@ fn write_until_it_leaves(rig: &mut Rig, others: &mut std::ops::Range<u64>, held:
     }
 }
 
-/// Block 0 was to be copied and waits for that behind a trim and a write of it: the trim is done, and the write is under way, by the number that
-/// is answered.
+/// Block 0 was to be copied and waits for that behind a trim and a write of it: the trim is done, and the write is
+/// under way, by the number that is answered.
 fn trimmed_while_it_is_to_be_copied() -> (Rig, std::ops::Range<u64>, u32) {
     let mut rig = Rig::fresh(Setup { store_blocks: 400, ..Setup::small("lru", Semantics::WriteCache) }, 2);
     for kind in [RequestKind::Write, RequestKind::Flush] {
@@ -67,11 +68,12 @@ fn trimmed_while_it_is_to_be_copied() -> (Rig, std::ops::Range<u64>, u32) {
     (rig, others, write)
 }
 
-/// A block is to be copied and waits for a trim of it. It is trimmed, written again, and to be copied once more. Outcome: it is copied once, by
-/// the second job, and may fail then: the slot that waited for the first one is given back.
+/// A block is to be copied and waits for a trim of it. It is trimmed, written again, and to be copied once more.
+/// Outcome: it is copied once, by the second job, and may fail then: the slot that waited for the first one is given
+/// back.
 ///
-/// This test had it that both jobs copy the unit, one after the other, and that the second one may fail when the first is durable. That two
-/// jobs copy a unit is the fault: the first to end frees the unit that the second still copies.
+/// This test had it that both jobs copy the unit, one after the other, and that the second one may fail when the first
+/// is durable. That two jobs copy a unit is the fault: the first to end frees the unit that the second still copies.
 ///
 /// Planted break that was seen red: a slot that waited copies what its block holds when its turn comes.
 #[test]
@@ -91,11 +93,12 @@ fn a_block_that_is_trimmed_while_it_is_to_be_copied_is_copied_once() {
     rig.versions.check_newest(0, u8::MAX, contents[0].as_ref().unwrap()).unwrap();
 }
 
-/// A block is written while two copies of it are to be made: the first one's flush is still under way when what is newer is to be copied.
-/// Outcome: what is being copied is dirty until that is durable itself, whatever else becomes durable, and no flushed write is lost.
+/// A block is written while two copies of it are to be made: the first one's flush is still under way when what is
+/// newer is to be copied. Outcome: what is being copied is dirty until that is durable itself, whatever else becomes
+/// durable, and no flushed write is lost.
 ///
-/// Planted breaks that were seen red: a copy of an older version ends the one that is under way; and, with that, what the store lacks is given
-/// away when it is free.
+/// Planted breaks that were seen red: a copy of an older version ends the one that is under way; and, with that, what
+/// the store lacks is given away when it is free.
 #[test]
 fn a_copy_of_an_older_version_does_not_end_that_of_a_newer_one() {
     let (mut rig, mut others, write) = trimmed_while_it_is_to_be_copied();
@@ -133,9 +136,11 @@ fn a_copy_of_an_older_version_does_not_end_that_of_a_newer_one() {
     }
 }
 
-/// The cache's device fails, and while one read waits for another, a range is trimmed. Outcome: the trim fails, and its blocks are free for the next request.
+/// The cache's device fails, and while one read waits for another, a range is trimmed. Outcome: the trim fails, and its
+/// blocks are free for the next request.
 ///
-/// Planted break that was seen red, by the search, too (seed 19): a range that fails before its first step hands its blocks to itself.
+/// Planted break that was seen red, by the search, too (seed 19): a range that fails before its first step hands its
+/// blocks to itself.
 #[test]
 fn a_range_that_fails_at_once_keeps_none_of_its_blocks() {
     let mut rig = Rig::fresh(Setup::small("lru", Semantics::Strict), 1);

@@ -15,8 +15,8 @@ fn contents_of(setup: &Setup, cache: Device, store: &Device) -> Result<Contents,
     Ok(Rig::new(setup.clone(), cache, store.clone(), Versions::new(setup.store_blocks), 1).read_all())
 }
 
-/// Whether all blocks hold what they did. If pages were `torn` that an unfinished snapshot had written, they are lost with those that were
-/// before: then what the store has is right, too.
+/// Whether all blocks hold what they did. If pages were `torn` that an unfinished snapshot had written, they are lost
+/// with those that were before: then what the store has is right, too.
 fn assert_same(found: &Contents, expected: &Contents, torn: Option<&Device>) -> Result<(), String> {
     let is_lost = |block: usize| {
         torn.is_some_and(|store| found[block].as_ref().is_ok_and(|content| content[..] == store.get(block as u64)[..]))
@@ -25,8 +25,8 @@ fn assert_same(found: &Contents, expected: &Contents, torn: Option<&Device>) -> 
     (0..found.len()).find(differs).map_or(Ok(()), |block| Err(format!("block {block} is not what it was before")))
 }
 
-/// Ways in which a device may look after a crash: a kill; nothing, all or some of what was not flushed; or, and that is said, some of
-/// it torn.
+/// Ways in which a device may look after a crash: a kill; nothing, all or some of what was not flushed; or, and that is
+/// said, some of it torn.
 fn ways(moment: &Device, random: &mut Random) -> Vec<(Device, bool)> {
     let mut ways = vec![(moment.after_kill(), false)];
     ways.extend([0, u8::MAX].map(|sectors| (moment.after_power_failure(|_, _| sectors), false)));
@@ -47,8 +47,8 @@ fn durable(device: &Device) -> Device {
     device.after_power_failure(|_, write| if write.is_done { u8::MAX } else { 0 })
 }
 
-/// Starts a cache, and crashes that after each of its writes and flushes, in several ways. Another start has to find of each block
-/// what the first one found that was not disturbed. Answers how many crashes there were.
+/// Starts a cache, and crashes that after each of its writes and flushes, in several ways. Another start has to find of
+/// each block what the first one found that was not disturbed. Answers how many crashes there were.
 pub fn crash_inside(setup: &Setup, cache: &Device, store: &Device, random: &mut Random) -> Result<u64, String> {
     let (mut recorded, store) = (Recorded::new(cache.after_kill()), durable(store));
     setup.find(&mut recorded).map_err(|error| format!("it is not opened: {error}"))?;
@@ -186,12 +186,13 @@ fn devices(seed: u64) -> Vec<(&'static str, Setup, Device, Device)> {
     all
 }
 
-/// A start is crashed after each of its writes and flushes: one that repairs a superblock, one that writes the map because the journal
-/// is full, and those that give up what is damaged. Outcome: the next one finds of each block what the first one found.
+/// A start is crashed after each of its writes and flushes: one that repairs a superblock, one that writes the map
+/// because the journal is full, and those that give up what is damaged. Outcome: the next one finds of each block what
+/// the first one found.
 ///
-/// Planted breaks: the superblock is not written after the map, but before it; a lost page is written into the slot that held, so
-/// that the older one is believed after the crash; all pages are written where some are lost; what an unfinished snapshot has written is
-/// left as it is beside lost pages, and holds from then on.
+/// Planted breaks: the superblock is not written after the map, but before it; a lost page is written into the slot
+/// that held, so that the older one is believed after the crash; all pages are written where some are lost; what an
+/// unfinished snapshot has written is left as it is beside lost pages, and holds from then on.
 #[test]
 fn a_start_that_is_crashed_at_any_write_finds_the_same_the_next_time() {
     let mut crashes = 0;

@@ -40,8 +40,8 @@ fn assert_newest(rig: &mut Rig) {
     }
 }
 
-/// Everything is copied though the store does not take two of its regions. Outcome: all others are there, it is said that it was not everything
-/// and what is missing, and when the store takes them they are copied, too.
+/// Everything is copied though the store does not take two of its regions. Outcome: all others are there, it is said
+/// that it was not everything and what is missing, and when the store takes them they are copied, too.
 ///
 /// Planted breaks that were seen red: the first block that is refused ends the pass; the pass counts.
 #[test]

@@ -253,7 +253,8 @@ impl Rig {
         self.was_taken(asked, is_taken)
     }
 
-    /// Trims as many blocks from `block` on as the cache has nothing of, as one request, if there are several; else `block` alone.
+    /// Trims as many blocks from `block` on as the cache has nothing of, as one request, if there are several; else
+    /// `block` alone.
     pub fn trim(&mut self, block: u64, blocks: u64) -> bool {
         let end = (block + blocks).min(self.setup.store_blocks);
         let count = self.machine.free_run(block..end);

@@ -35,12 +35,12 @@ fn found(setup: &Setup, cache: &mut Device, name: &str) -> (bool, Report) {
     }
 }
 
-/// Each block of a cache's own records cannot be read. Outcome: it is as if the block were damaged: of what is served nothing is lost, and
-/// what is refused is not touched, names the block's loss and can be accepted once. Only of the newest block of the journal more is known
-/// than of a damaged one: that there is something which cannot be read.
+/// Each block of a cache's own records cannot be read. Outcome: it is as if the block were damaged: of what is served
+/// nothing is lost, and what is refused is not touched, names the block's loss and can be accepted once. Only of the
+/// newest block of the journal more is known than of a damaged one: that there is something which cannot be read.
 ///
-/// Planted breaks that were seen red: one such block fails the start; what cannot be read behind the end of the journal is taken for its
-/// end; a superblock that cannot be read is not written again.
+/// Planted breaks that were seen red: one such block fails the start; what cannot be read behind the end of the journal
+/// is taken for its end; a superblock that cannot be read is not written again.
 #[test]
 fn a_block_that_cannot_be_read_is_a_damaged_block() {
     let (setup, mut whole, mut refused) = (setup(), 0, 0);
@@ -94,8 +94,8 @@ fn what_can_be_read_at_the_second_try_is_no_loss() {
     assert_whole(&rig, cache, "one");
 }
 
-/// A device that cannot be read at all, or hardly, has failed: nothing is given up because of that, though losses are accepted, nor is it
-/// said that there is no cache. An operator can make the cache anew.
+/// A device that cannot be read at all, or hardly, has failed: nothing is given up because of that, though losses are
+/// accepted, nor is it said that there is no cache. An operator can make the cache anew.
 ///
 /// Planted breaks that were seen red: any number of blocks may be unreadable; what cannot be read is no superblock.
 #[test]
@@ -147,10 +147,11 @@ impl Blocks for Dying {
     }
 }
 
-/// A device that cannot be read any more in the midst of a start, which accepts losses: nothing is written, and so nothing given up.
+/// A device that cannot be read any more in the midst of a start, which accepts losses: nothing is written, and so
+/// nothing given up.
 ///
-/// Writes are counted, and flushes are not, as they were: a start flushes the device before it writes a superblock again, since the one that
-/// holds may be volatile. That gives nothing up.
+/// Writes are counted, and flushes are not, as they were: a start flushes the device before it writes a superblock
+/// again, since the one that holds may be volatile. That gives nothing up.
 ///
 /// Planted break that was seen red: whether a superblock can still be read is of no account.
 #[test]

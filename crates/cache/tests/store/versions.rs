@@ -1,5 +1,5 @@
-//! The oracle: which versions each sector may have. Of each sector all versions are kept that were written since the newest one that
-//! must have survived; the last is the newest.
+//! The oracle: which versions each sector may have. Of each sector all versions are kept that were written since the
+//! newest one that must have survived; the last is the newest.
 
 use crate::device::{Content, SECTOR, SECTORS};
 use plimsoll_cache::store::BLOCK_BYTES;
@@ -16,7 +16,8 @@ pub struct Versions {
     ever: Vec<Vec<Version>>,
     /// For each sector, the last write that was acknowledged.
     acknowledged: Vec<u64>,
-    /// For each sector, the last write that was acknowledged when the host was told that it may be lost: no flush promises it.
+    /// For each sector, the last write that was acknowledged when the host was told that it may be lost: no flush
+    /// promises it.
     doubted: Vec<u64>,
     writes: u64,
 }

@@ -1,8 +1,7 @@
 //! The slow and obvious cache: a list of blocks, gone through for everything.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use plimsoll_cache::credit::Way;
-use plimsoll_cache::duel::Tally;
+use plimsoll_cache::duel::{Tally, Way};
 use plimsoll_cache::ghosts::Ghosts;
 use plimsoll_cache::miss_costs::MissCosts;
 use plimsoll_cache::stays::Stays;

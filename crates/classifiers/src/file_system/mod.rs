@@ -6,9 +6,9 @@
 //!   superblock -> heads of allocation groups, internal log       [`xfs`]
 //! ```
 //!
-//! **The rule.** It is read from the volume's bytes, without a mount and without the file system's own tools, for volumes whose
-//! file system runs elsewhere: in a guest, behind NBD or iSCSI. What is made while the file system is used (directories,
-//! indirect blocks, files) is at no fixed place and stays unclassified.
+//! **The rule.** It is read from the volume's bytes, without a mount and without the file system's own tools, for
+//! volumes whose file system runs elsewhere: in a guest, behind NBD or iSCSI. What is made while the file system is
+//! used (directories, indirect blocks, files) is at no fixed place and stays unclassified.
 //!
 //! **The complication.** A user of the volume may have written anything there. Each number is checked before it is
 //! used, the bytes read are bounded by [`BYTES_READ_MAX`], and ranges by [`RANGES_MAX`]. A file system that is not

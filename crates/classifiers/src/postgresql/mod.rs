@@ -7,12 +7,14 @@
 //!   does not know yet as soon as it does; and everything is looked at again now and then
 //! ```
 //!
-//! **The rule** is table 6 of Differentiated Storage Services; there the server itself says the class of each call, from inside.
-//! From outside a class is a file's. So a table is read *sequentially* or *at random* as most of its rows were that were read
-//! since the last look, which the server counts (`pg_stat_all_tables`); where none were, it stays what it was, and a new one is random.
+//! **The rule** is table 6 of Differentiated Storage Services; there the server itself says the class of each call,
+//! from inside. From outside a class is a file's. So a table is read *sequentially* or *at random* as most of its rows
+//! were that were read since the last look, which the server counts (`pg_stat_all_tables`); where none were, it stays
+//! what it was, and a new one is random.
 //!
-//! **The complication.** A transaction that has not committed has files that no catalogue shows to others. They keep the class
-//! that their file system gives them until it commits and the catalogue is asked again, a second later at most.
+//! **The complication.** A transaction that has not committed has files that no catalogue shows to others. They keep
+//! the class that their file system gives them until it commits and the catalogue is asked again, a second later at
+//! most.
 
 pub mod catalogue;
 pub mod layout;
@@ -34,8 +36,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 use watch::Watch;
 
-/// How soon the catalogue is asked for a relation that it did not know, the first time; each time in vain it takes twice
-/// as long, up to [`LOOK`].
+/// How soon the catalogue is asked for a relation that it did not know, the first time; each time in vain it takes
+/// twice as long, up to [`LOOK`].
 const ASK_AGAIN: Span = Span::from_millis(250);
 /// How often everything is looked at again.
 const LOOK: Span = Span::from_secs(10);
@@ -102,8 +104,8 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// The cluster with this data directory, whose files' classes `client` says; its `server` is asked for the catalogue, if
-    /// there is one: without, relations of users have no class.
+    /// The cluster with this data directory, whose files' classes `client` says; its `server` is asked for the
+    /// catalogue, if there is one: without, relations of users have no class.
     ///
     /// # Errors
     /// It is no data directory, or cannot be watched.
@@ -119,8 +121,8 @@ impl Classifier {
         Ok(Classifier { directory: directory.to_owned(), server, client, catalogue, said, watch })
     }
 
-    /// Looks at everything: asks the catalogue, and says the class of each file of which something else was said before, or
-    /// nothing.
+    /// Looks at everything: asks the catalogue, and says the class of each file of which something else was said
+    /// before, or nothing.
     ///
     /// # Errors
     /// The daemon does not hear, or refuses. A catalogue that does not answer is a line in the log.
@@ -159,7 +161,8 @@ impl Classifier {
         Ok(found)
     }
 
-    /// Goes on looking until it `is_over`. What cannot be said, for a while or for good, is a line in the log, and tried again.
+    /// Goes on looking until it `is_over`. What cannot be said, for a while or for good, is a line in the log, and
+    /// tried again.
     pub fn keep_looking(&mut self, is_over: &AtomicBool) {
         let (mut pause, mut problem) = (LOOK, None);
         let mut look_at = now() + pause;
@@ -190,8 +193,8 @@ impl Classifier {
         }
     }
 
-    /// Something is new: whether it is known what it is, and was said. Its inode may have been another file's, of which the
-    /// daemon has forgotten what was said.
+    /// Something is new: whether it is known what it is, and was said. Its inode may have been another file's, of which
+    /// the daemon has forgotten what was said.
     fn see(&mut self, path: &str) -> bool {
         let at = self.directory.join(path);
         if at.is_dir() {

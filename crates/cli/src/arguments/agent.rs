@@ -17,7 +17,8 @@ pub struct AgentArguments {
     /// A cgroup below the controller, and its weight, 1 to 10000; for each that shares the disk
     #[arg(long, value_name = "GROUP=N", requires = "wdt", value_parser = parse_weight)]
     pub weight: Vec<(String, u32)>,
-    /// Each cgroup directly in this one shares the disk too, whenever it comes, with weight 100 unless --weight names it
+    /// Each cgroup directly in this one shares the disk too, whenever it comes, with weight 100 unless --weight names
+    /// it
     #[arg(long, value_name = "GROUP", requires = "wdt")]
     pub containers: Option<String>,
     /// Where the controller of block I/O is mounted [default: as the kernel says]
@@ -26,7 +27,8 @@ pub struct AgentArguments {
     /// The scheduler; one that works at the calls: split_token, afq, split_deadline_flusher
     #[arg(long, value_name = "NAME", default_value = SCHEDULER_OF_OBSERVED_DEFAULT)]
     pub scheduler: String,
-    /// What tenants are charged for: what they cause, told by BPF, or what their processes submit, as the kernel counts it
+    /// What tenants are charged for: what they cause, told by BPF, or what their processes submit, as the kernel counts
+    /// it
     #[arg(long, value_name = "WHAT", default_value = TAGS[0], value_parser = TAGS)]
     pub tags: String,
     /// What the disk can do: a file that plimsoll device measure wrote [default: not known; limits count bytes]

@@ -47,7 +47,8 @@ A volume whose cache was not detached is not served without it, since what is ne
 that is broken or gone. Where it is there, put cache = \"fast\" into [volume.db] again and use plimsoll cache detach: nothing
 is lost then.")]
     Forget(CacheForgetArguments),
-    /// Copy to the slow device what only a volume's cache has, while no daemon runs, from a device that can be read and not written
+    /// Copy to the slow device what only a volume's cache has, while no daemon runs, from a device that can be read and
+    /// not written
     #[command(after_help = "Example:
   # plimsoll cache rescue plimsoll.toml db
   volume db: 1.2 GiB copied from /dev/nvme0n1p3 to the slow device, nothing is missing (to do without the cache: ...)
@@ -188,8 +189,8 @@ pub struct CachePolicyArguments {
     /// A scheme's name, or the path of a .toml file
     #[arg(long, value_name = "SCHEME")]
     pub classes: Option<String>,
-    /// When a write is acknowledged: strict (when it is durable), write-cache (when a device has it) or write-through (when
-    /// the slow device has it: nothing is dirty)
+    /// When a write is acknowledged: strict (when it is durable), write-cache (when a device has it) or write-through
+    /// (when the slow device has it: nothing is dirty)
     #[arg(long, value_name = "SEMANTICS", value_parser = ["strict", "write-cache", "write-through"])]
     pub semantics: Option<String>,
     /// Where the daemon is.

@@ -84,7 +84,8 @@ pub struct ClassAskArguments {
 /// `plimsoll classify ...`.
 #[derive(Debug, Subcommand)]
 pub enum ClassifyCommand {
-    /// A PostgreSQL cluster: log, system tables, free-space maps, temporary files, random and sequential tables, indexes
+    /// A PostgreSQL cluster: log, system tables, free-space maps, temporary files, random and sequential tables,
+    /// indexes
     #[command(after_help = "Example:
   # sudo -u postgres plimsoll classify postgresql --data-directory /mnt/db/main
   log 3, system table 901, free-space map 210, temporary 0, random table 12, sequential table 2, index 9

@@ -1,7 +1,8 @@
 //! The text below a command's help, in lines of a terminal.
 //!
-//! **Rule.** A line that its author broke because it was long goes on in the next one: both are one paragraph, which is broken anew at
-//! [`COLUMNS`]. **Complication.** A short line ends where its author wanted it to, and a table stays as it is.
+//! **Rule.** A line that its author broke because it was long goes on in the next one: both are one paragraph, which is
+//! broken anew at [`COLUMNS`]. **Complication.** A short line ends where its author wanted it to, and a table stays as
+//! it is.
 
 use clap::Command;
 
@@ -95,7 +96,8 @@ mod tests {
         assert_eq!(lines(&["word"; 21].join(" ")), format!("{}\nword word", ["word"; 19].join(" ")));
     }
 
-    /// Outcome: no line of the text below any command is broken by a terminal of 100 columns, and no word of a paragraph stands alone.
+    /// Outcome: no line of the text below any command is broken by a terminal of 100 columns, and no word of a
+    /// paragraph stands alone.
     #[test]
     fn no_command_has_a_line_that_a_terminal_breaks() {
         let mut wrong = Vec::new();

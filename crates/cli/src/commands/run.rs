@@ -4,7 +4,8 @@
 //! So signals, terminal, job control and exit code are its own. What fails before that ends with 125 to 127, as other
 //! wrappers do.
 //!
-//! The daemon may have been started a moment ago, as in `plimsoll agent --mount /data & plimsoll run ...`: its socket is waited for.
+//! The daemon may have been started a moment ago, as in `plimsoll agent --mount /data & plimsoll run ...`: its socket
+//! is waited for.
 
 use super::{check_name, connect, unexpected};
 use crate::arguments::{DaemonArguments, RunArguments};

@@ -420,8 +420,8 @@ fn write(file: &Path, text: &str) -> Outcome {
     std::fs::write(file, text).map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))
 }
 
-/// A claim that fails weighs more than a scenario or a claim that was not run. Of all scenarios, those that miss something on
-/// this machine are told, and what the others found is the verdict.
+/// A claim that fails weighs more than a scenario or a claim that was not run. Of all scenarios, those that miss
+/// something on this machine are told, and what the others found is the verdict.
 fn verdict(reports: &[(Scenario, Report)], is_all: bool) -> Outcome {
     let failed: Vec<String> = reports
         .iter()

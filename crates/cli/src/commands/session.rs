@@ -1,7 +1,8 @@
 //! `plimsoll session open|close`.
 //!
-//! A session that is opened for a command ends with the connection that asked for it. This process keeps that connection and
-//! becomes the command, as `plimsoll run` does: whatever ends the command, the kernel then closes the connection.
+//! A session that is opened for a command ends with the connection that asked for it. This process keeps that
+//! connection and becomes the command, as `plimsoll run` does: whatever ends the command, the kernel then closes the
+//! connection.
 
 use super::{check_name, connect, print, print_json, unexpected};
 use crate::arguments::{SessionCommand, SessionOpenArguments};

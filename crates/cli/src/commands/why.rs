@@ -6,7 +6,7 @@ use crate::control::protocol::{Request, Response, TenantEntry};
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use crate::why::report::Row;
-use crate::why::watch::{Sample, Watched};
+use crate::why::watch::{CauseSample, Watched};
 use plimsoll_agent::mounts::MountedDisk;
 use plimsoll_core::{Rate, Span, Time, shown};
 use plimsoll_gates::clock::monotonic_now;
@@ -111,7 +111,7 @@ fn by_kernel_threads(rows: &[Row]) -> u64 {
     through.filter(|(by, _)| by.is_kernel_thread).map(|(_, bytes)| bytes).sum()
 }
 
-fn as_text(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> String {
+fn as_text(disk: &mut Watched, sample: &CauseSample, now: Time, elapsed: Span) -> String {
     let rate = |bytes| Rate::BytesPerSecond(per_second(bytes, elapsed)).to_string();
     let rows = &sample.rows;
     let sum = |of: fn(&Row) -> u64| rate(rows.iter().map(of).sum());
@@ -166,7 +166,7 @@ fn file(disk: &mut Watched, row: &Row, now: Time) -> String {
     }
 }
 
-fn as_json(disk: &mut Watched, sample: &Sample, now: Time, elapsed: Span) -> Value {
+fn as_json(disk: &mut Watched, sample: &CauseSample, now: Time, elapsed: Span) -> Value {
     let rate = |bytes| per_second(bytes, elapsed);
     let rows = sample.rows.iter().map(|row| {
         let path = disk.path(now, row.inode);

@@ -1,7 +1,8 @@
-//! Where a volume's content is, and how it lies there: the keys `file`, `memory`, `compression` and `encryption` of `[volume.NAME]`.
+//! Where a volume's content is, and how it lies there: the keys `file`, `memory`, `compression` and `encryption` of
+//! `[volume.NAME]`.
 
 use super::model::Backing;
-use super::sections::path;
+use super::paths::path;
 use plimsoll_engine::backend::COMPRESSION_LEVELS;
 use plimsoll_settings::{Problem, Section};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,8 @@
 //! The sections of caches: `[cache.NAME]`.
 
+use super::bounds::{BLOCK_BYTES, SIZE};
 use super::model::Cache;
-use super::sections::{BLOCK_BYTES, SIZE, path};
+use super::paths::path;
 use plimsoll_cache::partition::GROUPS_MAX;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::Semantics;

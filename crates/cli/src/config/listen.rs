@@ -1,8 +1,8 @@
 //! Where clients connect: `nbd.listen` and `iscsi.listen`, which are written alike, and as `up` prints them.
 
 use super::model::Listen;
+use super::paths::socket;
 use super::quoted;
-use super::sections::socket;
 use plimsoll_serve::nbd::Address;
 use plimsoll_settings::{Problem, Section};
 use std::path::Path;

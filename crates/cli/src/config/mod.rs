@@ -1,25 +1,29 @@
 //! The configuration: one TOML file, checked in full before anything starts.
 //!
-//! A file is read in three steps. [`plimsoll_settings`] turns text into tables and keeps the place of every key. [`sections`] reads
-//! each section by itself: types, units, ranges, unknown keys. [`check`] compares sections with each other: references,
-//! pools that are in one another, places on the device, files and mount points used twice, reserves that do not fit.
-//! Each step goes on after an error, so one run finds them all; what depends on something already reported is left
-//! alone, so one mistake makes one message.
+//! A file is read in three steps. [`plimsoll_settings`] turns text into tables and keeps the place of every key.
+//! [`sections`] reads each section by itself: types, units, ranges, unknown keys. [`check`] compares sections with each
+//! other: references, pools that are in one another, places on the device, files and mount points used twice, reserves
+//! that do not fit. Each step goes on after an error, so one run finds them all; what depends on something already
+//! reported is left alone, so one mistake makes one message.
 //!
 //! Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
 
 mod backing;
+mod bounds;
 mod caches;
 mod check;
+mod configuration;
 mod executor;
 mod iscsi;
 mod listen;
 mod model;
+mod paths;
 mod profile;
 mod read_ahead;
 mod sections;
 
 pub use caches::{named_scheme, semantics_names, semantics_of};
+pub use configuration::Configuration;
 pub use executor::ExecutorSection;
 pub use model::*;
 pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_like, name_problem, quoted};
@@ -33,11 +37,13 @@ use std::path::{Path, PathBuf};
 
 /// The scheduler of a device that does not name one.
 pub const SCHEDULER_DEFAULT: &str = "zygaria";
-/// The same where processes join a mounted volume as tenants: the scheduler that keeps limits there (decision record 0007).
+/// The same where processes join a mounted volume as tenants: the scheduler that keeps limits there (decision record
+/// 0007).
 pub const SCHEDULER_WITH_TENANTS_DEFAULT: &str = "split_token";
 /// The same for a disk that is not ours: one that works above the block level, since there is nothing to order below.
 pub const SCHEDULER_OF_OBSERVED_DEFAULT: &str = "split_token";
-/// What tenants of a disk that is observed are charged for: what they cause, by default, or what their processes submit.
+/// What tenants of a disk that is observed are charged for: what they cause, by default, or what their processes
+/// submit.
 pub const TAGS: [&str; 2] = ["causes", TAGS_OF_SUBMITTERS];
 /// The second of [`TAGS`].
 pub const TAGS_OF_SUBMITTERS: &str = "submitters";
@@ -61,9 +67,9 @@ pub struct Defaults {
 }
 
 impl Defaults {
-    /// For this process. State: `/run/plimsoll` as root; otherwise `plimsoll` in `$XDG_RUNTIME_DIR`, or `plimsoll-UID` in the
-    /// directory for temporary files. Notes: `/var/lib/plimsoll` as root; otherwise `plimsoll` in `$XDG_STATE_HOME` or in
-    /// `~/.local/state`.
+    /// For this process. State: `/run/plimsoll` as root; otherwise `plimsoll` in `$XDG_RUNTIME_DIR`, or `plimsoll-UID`
+    /// in the directory for temporary files. Notes: `/var/lib/plimsoll` as root; otherwise `plimsoll` in
+    /// `$XDG_STATE_HOME` or in `~/.local/state`.
     pub fn of_this_user() -> Defaults {
         let user = rustix::process::geteuid();
         let runtime_directory =

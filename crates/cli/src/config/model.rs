@@ -1,8 +1,6 @@
-//! What a configuration says, after it was checked: names are resolved, defaults filled in, places on devices given out.
+//! What a configuration says, after it was checked: names are resolved, defaults filled in, places on devices given
+//! out.
 
-mod targets;
-
-use super::ExecutorSection;
 use plimsoll_core::units::RUN_BYTES_MAX;
 use plimsoll_core::{Allocation, DeviceProfile, Span};
 use plimsoll_engine::cache::CacheSettings;
@@ -10,8 +8,7 @@ use plimsoll_engine::read_ahead::ReadAhead;
 use plimsoll_protocols::iscsi::Chap;
 use plimsoll_serve::attach::FileSystemPlan;
 use plimsoll_serve::nbd::Address;
-use plimsoll_settings::keys::Keys;
-use plimsoll_settings::{Place, Problem};
+use plimsoll_settings::Place;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -19,34 +16,9 @@ use std::path::PathBuf;
 /// A SATA device queues 32 (NCQ); an NVMe device is close to its rate at 32 random 4 KB reads.
 pub const OUTSTANDING_DEFAULT: u32 = 32;
 
-/// A whole configuration.
-#[derive(Clone, Debug)]
-pub struct Configuration {
-    /// The file that it was read from, as it was named.
-    pub file: PathBuf,
-    /// What stands in it, key by key.
-    pub keys: Keys,
-    /// The daemon itself.
-    pub daemon: Daemon,
-    /// Where NBD clients connect; empty if no volume is exported.
-    pub listen: Vec<Listen>,
-    /// Where iSCSI initiators connect; empty if no volume is a target.
-    pub iscsi_listen: Vec<Listen>,
-    /// The service threads.
-    pub executor: ExecutorSection,
-    /// Devices in the order of the file; each has at least one pool.
-    pub devices: Vec<Device>,
-    /// Pools, parents before children.
-    pub pools: Vec<Pool>,
-    /// Caches in the order of the file; a cache without a volume can be attached to one.
-    pub caches: Vec<Cache>,
-    /// Volumes in the order of the file.
-    pub volumes: Vec<Volume>,
-}
-
 /// The section `[daemon]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Daemon {
+pub struct DaemonSection {
     /// Where `plimsoll status` and its like connect.
     pub control_socket: PathBuf,
     /// Where the daemon keeps what its successor needs to clean up.
@@ -136,8 +108,8 @@ pub struct Cache {
     pub settings: CacheSettings,
     /// The scheme of classes, as the file names it.
     pub classes: String,
-    /// Pools that may fill only a part of it: the line, a pool's name or a volume's and a session's with `/` between, and the part. The
-    /// settings have the paths of their accounts.
+    /// Pools that may fill only a part of it: the line, a pool's name or a volume's and a session's with `/` between,
+    /// and the part. The settings have the paths of their accounts.
     pub bounds: Vec<(usize, String, f64)>,
     /// Where the section stands.
     pub place: Place,
@@ -251,54 +223,4 @@ pub struct Mount {
     pub takes_tenants: bool,
     /// Where the section stands.
     pub place: Place,
-}
-
-impl Configuration {
-    /// The service threads, where a volume needs them.
-    pub fn service_threads(&self) -> Option<&ExecutorSection> {
-        let needs = |volume: &Volume| match &volume.backing {
-            Backing::CompressedMemory { .. } => true,
-            backing => backing.is_encrypted(),
-        };
-        self.volumes.iter().any(needs).then_some(&self.executor)
-    }
-
-    /// The device called `name`.
-    pub fn device(&self, name: &str) -> Option<&Device> {
-        self.devices.iter().find(|device| device.name == name)
-    }
-
-    /// The cache called `name`.
-    pub fn cache(&self, name: &str) -> Option<&Cache> {
-        self.caches.iter().find(|cache| cache.name == name)
-    }
-
-    /// The pool called `name`.
-    pub fn pool(&self, name: &str) -> Option<&Pool> {
-        self.pools.iter().find(|pool| pool.name == name)
-    }
-
-    /// The names from below the device to the pool called `name`, joined by `/`.
-    pub fn pool_path(&self, name: &str) -> String {
-        match self.pool(name).and_then(|pool| pool.parent.as_deref()) {
-            Some(parent) => format!("{}/{name}", self.pool_path(parent)),
-            None => name.to_owned(),
-        }
-    }
-
-    /// The path of the account that `volume` is: its pool's path and its own name.
-    pub fn volume_path(&self, volume: &Volume) -> String {
-        format!("{}/{}", self.pool_path(&volume.pool), volume.name)
-    }
-
-    /// What each session of `volume` is promised. Rates and weight are the volume's, shared by its sessions; a priority
-    /// and deadlines are each session's own: the volume's, or those of the nearest pool around it that has any.
-    pub fn session_allocation(&self, volume: &Volume) -> Allocation {
-        self.inherited(&self.volume_path(volume))
-    }
-
-    /// `problem` as a message with the file's name.
-    pub fn message(&self, problem: &Problem) -> String {
-        format!("{}:{problem}", self.file.display())
-    }
 }

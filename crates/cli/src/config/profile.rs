@@ -2,7 +2,7 @@
 //!
 //! The file is TOML with four keys, so that a person can read it, correct it, or write one from a data sheet.
 
-use super::sections::{OUTSTANDING_MAX, WORST_CASE, is_worst_case};
+use super::bounds::{OUTSTANDING_MAX, WORST_CASE, is_worst_case};
 use plimsoll_core::{DeviceProfile, Rate};
 use plimsoll_settings::{ConfigurationError, LineIndex, Problem, Section, syntax};
 use std::path::Path;

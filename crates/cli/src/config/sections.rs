@@ -1,8 +1,10 @@
 //! The sections of the file and their keys, one function a section. What only other sections can tell (does the pool
 //! exist, do the reserves fit) is left to [`super::check`].
 
+use super::bounds::{BLOCK_BYTES, OUTSTANDING_MAX, SIZE, WORST_CASE, is_worst_case};
 use super::listen;
 use super::model::*;
+use super::paths::{SOCKET_PATH_BYTES_MAX, bounded, path, socket};
 use super::{CONTROL_SOCKET_NAME, Defaults, MeasuredProfile, TAGS, TAGS_OF_SUBMITTERS};
 use super::{ExecutorSection, backing, caches, executor, iscsi, read_ahead};
 use plimsoll_core::{Allocation, ByteCount, DeviceProfile, Rate};
@@ -10,36 +12,28 @@ use plimsoll_engine::BUFFER_BYTES_MIN;
 use plimsoll_serve::attach::{FileSystemKind, FileSystemPlan, Format};
 use plimsoll_settings::{Place, Problem, Section, allocation, suggest};
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 /// Devices, pools and volumes that one daemon serves at the most.
 const DEVICES_MAX: usize = 64;
 const POOLS_MAX: usize = 1024;
 const CACHES_MAX: usize = 64;
 const VOLUMES_MAX: usize = 1024;
-/// Sizes and starts are multiples of this, the page that loop devices and O_DIRECT work in. Bytes.
-pub(super) const BLOCK_BYTES: u64 = 4096;
 /// Smallest volume in which mkfs.xfs makes a file system (mkfs.xfs(8)).
 const XFS_SIZE_MIN: ByteCount = ByteCount(300 << 20);
 /// Largest offset that a file has on Linux. Bytes.
 const SIZE_BYTES_MAX: u64 = i64::MAX as u64;
-/// `sun_path` of a Unix socket's address, with the zero byte at its end. Bytes.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Longest export name of the NBD protocol. Bytes.
 const EXPORT_NAME_BYTES_MAX: usize = 4096;
 /// What a mount call takes as data: one page. Bytes.
 const MOUNT_OPTIONS_BYTES_MAX: usize = 4095;
-pub(super) const OUTSTANDING_MAX: u64 = 1024;
-const WORST_CASE_RUNS_PER_SECOND_MAX: f64 = 1e9;
 
-pub(super) const WORST_CASE: &str = "more than 0 runs/s, such as \"112 runs/s\"";
 const BUFFERS: &str = "a size of at least 128 MiB";
-pub(super) const SIZE: &str = "a size such as \"10GiB\", a multiple of 4096 bytes above zero";
 const START: &str = "a place such as \"1GiB\", a multiple of 4096 bytes";
 
 /// What the file says, section by section, before the sections were compared with each other.
 pub(super) struct Sections {
-    pub(super) daemon: Daemon,
+    pub(super) daemon: DaemonSection,
     pub(super) listen: Option<Vec<Listen>>,
     pub(super) iscsi_listen: Option<Vec<Listen>>,
     pub(super) executor: ExecutorSection,
@@ -133,12 +127,17 @@ fn named<'t>(
     (sections, names)
 }
 
-fn daemon(section: Option<Section<'_>>, directory: &Path, defaults: &Defaults, problems: &mut Vec<Problem>) -> Daemon {
+fn daemon(
+    section: Option<Section<'_>>,
+    directory: &Path,
+    defaults: &Defaults,
+    problems: &mut Vec<Problem>,
+) -> DaemonSection {
     let Some(mut section) = section else {
         let (control_socket, state_directory) = (defaults.control_socket(), defaults.state_directory.clone());
         let notes_directory = defaults.notes_directory();
         let (buffer_bytes, place) = (None, Place::default());
-        return Daemon { control_socket, state_directory, notes_directory, buffer_bytes, place };
+        return DaemonSection { control_socket, state_directory, notes_directory, buffer_bytes, place };
     };
     let state_directory = section.read("state_directory", "the path of a directory", problems, |text| {
         let path = path(text, directory)?;
@@ -161,43 +160,7 @@ fn daemon(section: Option<Section<'_>>, directory: &Path, defaults: &Defaults, p
     let state_directory = defaults.state_directory;
     let buffers = section.quantity("buffers", BUFFERS, problems, |size: &ByteCount| size.0 >= BUFFER_BYTES_MIN);
     let buffer_bytes = buffers.map(|size| size.0);
-    Daemon { control_socket, state_directory, notes_directory, buffer_bytes, place: section.finish(problems) }
-}
-
-pub(super) fn path(text: &str, directory: &Path) -> Result<PathBuf, String> {
-    if text.is_empty() || text.chars().any(char::is_control) {
-        return Err("a path that is not empty and has no control characters".into());
-    }
-    Ok(normal(&directory.join(text)))
-}
-
-/// `path` without `.` and `..`, as it is written: symbolic links are not followed.
-fn normal(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => _ = normal.pop(),
-            other => normal.push(other),
-        }
-    }
-    normal
-}
-
-pub(super) fn socket(text: &str, directory: &Path) -> Result<PathBuf, String> {
-    bounded(path(text, directory)?, SOCKET_PATH_BYTES_MAX)
-}
-
-fn bounded(path: PathBuf, bytes_max: usize) -> Result<PathBuf, String> {
-    match path.as_os_str().len() {
-        length if length > bytes_max => Err(format!("a path of at most {bytes_max} bytes (it has {length})")),
-        _ => Ok(path),
-    }
-}
-
-/// Whether a device can do so much at its worst.
-pub(super) fn is_worst_case(rate: &Rate) -> bool {
-    matches!(rate, Rate::RunsPerSecond(runs) if *runs > 0.0 && *runs <= WORST_CASE_RUNS_PER_SECOND_MAX)
+    DaemonSection { control_socket, state_directory, notes_directory, buffer_bytes, place: section.finish(problems) }
 }
 
 /// What a file says that `plimsoll device measure` wrote. A configuration has one line for each of its mistakes, so of

@@ -1,11 +1,12 @@
 //! The control socket: how `plimsoll status` and its like talk to the daemon.
 //!
-//! One JSON object a line in each direction, on a Unix socket that only its owner may open. It is for people and scripts,
-//! a few requests a second, and for recordings; nothing on the way of a tenant's I/O passes here. The protocol is described in
-//! `docs/control.md`.
+//! One JSON object a line in each direction, on a Unix socket that only its owner may open. It is for people and
+//! scripts, a few requests a second, and for recordings; nothing on the way of a tenant's I/O passes here. The protocol
+//! is described in `docs/control.md`.
 
 pub mod caches;
 pub mod client;
+mod conversation;
 pub mod executor;
 pub mod protocol;
 pub mod recording;

@@ -62,8 +62,8 @@ pub enum Request {
         /// Its path.
         session: String,
     },
-    /// A process becomes a tenant of a volume; answered with [`Response::Joined`]. Its session ends with the last process
-    /// that it has started.
+    /// A process becomes a tenant of a volume; answered with [`Response::Joined`]. Its session ends with the last
+    /// process that it has started.
     Join {
         /// The volume; may be left out where only one takes tenants.
         #[serde(default)]
@@ -123,8 +123,8 @@ pub enum Request {
         change: CacheChange,
     },
     /// Everything that a device is asked to do from now on; answered with [`Response::Recording`], any number of
-    /// [`Response::Records`] and [`Response::Recorded`], and then the connection is closed. The client ends it by closing
-    /// its end for sending.
+    /// [`Response::Records`] and [`Response::Recorded`], and then the connection is closed. The client ends it by
+    /// closing its end for sending.
     Record {
         /// The device; may be left out where there is only one.
         #[serde(default)]
@@ -394,8 +394,8 @@ pub struct Records {
 }
 
 /// A request: when the scheduler got it, nanoseconds since the start; `read`, `write`, `flush`, `trim` or
-/// `write_zeroes`; the volume's number; first byte on the device; bytes; nanoseconds until it was done, `null` if it was
-/// under way at the end.
+/// `write_zeroes`; the volume's number; first byte on the device; bytes; nanoseconds until it was done, `null` if it
+/// was under way at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record(pub u64, pub Cow<'static, str>, pub u32, pub u64, pub u32, pub Option<u64>);
 

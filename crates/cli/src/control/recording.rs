@@ -1,11 +1,11 @@
 //! Sending what a device is asked to do over the control socket, as long as the client wants it.
 //!
-//! The client ends a recording by closing its end for sending; the daemon by ending itself. Either way what was recorded
-//! is sent, then how much it was, and the connection is closed. A client that reads too slowly loses records: the engine
-//! does not wait for it, and no client's I/O does (`plimsoll_engine::Recording`).
+//! The client ends a recording by closing its end for sending; the daemon by ending itself. Either way what was
+//! recorded is sent, then how much it was, and the connection is closed. A client that reads too slowly loses records:
+//! the engine does not wait for it, and no client's I/O does (`plimsoll_engine::Recording`).
 
+use super::conversation::Conversation;
 use super::protocol::{Record, RecordedVolume, RecordingEnd, RecordingStart, Records, Response};
-use super::server::Conversation;
 use plimsoll_core::{Operation, Span, Time};
 use plimsoll_engine::{RecordedRequest, Recording};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -40,8 +40,8 @@ impl RecordingAnswer {
         }
     }
 
-    /// Sends everything until the client has enough, the server stops or the engine does. `is_over`: the client has said
-    /// already that it wants no more.
+    /// Sends everything until the client has enough, the server stops or the engine does. `is_over`: the client has
+    /// said already that it wants no more.
     pub(super) fn send(mut self, conversation: &mut Conversation<'_>, mut is_over: bool) -> io::Result<()> {
         conversation.send(&Response::Recording(self.start()))?;
         let started = self.recording.started();

@@ -8,15 +8,16 @@
 //! connection of a process that ends, however it ends, so nothing has to be asked or counted to know that it is gone.
 //! Such a client may say nothing as long as it likes, and takes no place from clients that ask.
 
+use super::conversation::{Conversation, PATIENCE, wait};
 use super::protocol::{ErrorKind, Request, Response, parse_request};
 use super::read_line;
 use super::recording::RecordingAnswer;
 use plimsoll_engine::peer_log::PeerLog;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use std::io::{self, BufReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, BufReader};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -33,8 +34,6 @@ pub const REQUEST_BYTES_MAX: u64 = 16 * 1024;
 pub const CLIENTS_MAX: usize = 16;
 /// Clients at once that something is tied to: a thread and a descriptor each.
 pub const HOLDERS_MAX: usize = 256;
-/// A client that says nothing, or does not take its answer, for so long is sent away.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How long to wait before what was tied to a connection is asked again to end.
 const ENDING_PAUSE: Duration = Duration::from_millis(10);
 /// How long to wait after the system had no descriptor or memory for a client.
@@ -175,62 +174,6 @@ impl Drop for ControlServer {
     }
 }
 
-/// Waits until `socket` is ready for `wanted`; false once the server stops.
-///
-/// # Errors
-/// `TimedOut` when `patience` is over.
-fn wait(socket: &impl AsFd, wanted: PollFlags, stop: &OwnedFd, patience: Option<Duration>) -> io::Result<bool> {
-    let timeout = patience.and_then(|patience| rustix::event::Timespec::try_from(patience).ok());
-    let mut polled = [PollFd::new(socket, wanted), PollFd::new(stop, PollFlags::IN)];
-    loop {
-        match poll(&mut polled, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(errno) => return Err(errno.into()),
-            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-            Ok(_) => return Ok(polled[1].revents().is_empty()),
-        }
-    }
-}
-
-/// A client's socket, which does not block. Reading ends, as if the client had closed it, once the server stops.
-pub(super) struct Conversation<'server> {
-    pub(super) stream: UnixStream,
-    pub(super) stop: &'server OwnedFd,
-    /// How long the client may say nothing; `None` for as long as it likes.
-    patience: Option<Duration>,
-}
-
-impl Read for Conversation<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match wait(&self.stream, PollFlags::IN, self.stop, self.patience)? {
-            true => self.stream.read(buffer),
-            false => Ok(0),
-        }
-    }
-}
-
-impl Conversation<'_> {
-    /// Sends `response`; an answer to what was asked before the server stopped still goes out, unless the client does
-    /// not take it.
-    pub(super) fn send(&mut self, response: &Response) -> io::Result<()> {
-        let mut line = serde_json::to_vec(response)?;
-        line.push(b'\n');
-        let mut rest = &line[..];
-        while !rest.is_empty() {
-            match self.stream.write(rest) {
-                Ok(sent) => rest = &rest[sent..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !wait(&self.stream, PollFlags::OUT, self.stop, Some(PATIENCE))? {
-                        return Ok(());
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Gives a client a thread, if there is one left for it.
 fn admit<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
@@ -239,7 +182,7 @@ fn admit<'scope>(
     handler: &'scope (impl Fn(Request) -> Answer + Sync),
 ) {
     let stop = conversation.stop;
-    let Some(place) = Place::take(&clients.asking, CLIENTS_MAX) else {
+    let Some(place) = ClientSlot::take(&clients.asking, CLIENTS_MAX) else {
         // The line fits the socket's buffer; a client that is gone need not hear it.
         let _ = conversation.send(&Response::error(ErrorKind::Busy, format!("{CLIENTS_MAX} clients are connected")));
         return;
@@ -267,17 +210,17 @@ struct Clients {
 }
 
 /// A client's place among a bounded number, for as long as it lives, also through a panic.
-struct Place<'counter>(&'counter AtomicUsize);
+struct ClientSlot<'counter>(&'counter AtomicUsize);
 
-impl<'counter> Place<'counter> {
-    fn take(taken: &'counter AtomicUsize, places: usize) -> Option<Place<'counter>> {
-        let place = Place(taken);
+impl<'counter> ClientSlot<'counter> {
+    fn take(taken: &'counter AtomicUsize, places: usize) -> Option<ClientSlot<'counter>> {
+        let place = ClientSlot(taken);
         // Dropping it takes back what is too much.
         (taken.fetch_add(1, Ordering::Relaxed) < places).then_some(place)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for ClientSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -286,7 +229,7 @@ impl Drop for Place<'_> {
 /// What is tied to a client's connection.
 struct Tied<'counter> {
     endings: Vec<Ending>,
-    place: Place<'counter>,
+    place: ClientSlot<'counter>,
     clients: &'counter Clients,
 }
 
@@ -296,14 +239,14 @@ impl Tied<'_> {
         let is_first = self.endings.is_empty();
         self.endings.push(ending);
         if is_first {
-            let Some(place) = Place::take(&self.clients.holding, HOLDERS_MAX) else { return false };
+            let Some(place) = ClientSlot::take(&self.clients.holding, HOLDERS_MAX) else { return false };
             self.place = place;
         }
         true
     }
 
-    /// Ends everything, now that the connection is over; nothing when the server stops, since its owner ends everything in
-    /// an order of its own.
+    /// Ends everything, now that the connection is over; nothing when the server stops, since its owner ends everything
+    /// in an order of its own.
     fn end(mut self, stop: &OwnedFd) {
         let mut pause = Duration::ZERO;
         while !self.endings.is_empty() && wait(stop, PollFlags::IN, stop, Some(pause)).is_err() {
@@ -354,7 +297,7 @@ fn converse(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::BufRead;
+    use std::io::{BufRead, Read, Write};
     use std::sync::Mutex;
 
     /// A server that ties something to each client that asks for a session, and how often each was asked to end. The

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 pub const MODEL: &str = "hdd.wd-aakx";
 /// Where the platter stands at first.
 const SEED: u64 = 1;
-/// How late a reply of the drive may be: three revolutions at 7200 rpm, a small part of the freezes that are shown, which
-/// last half a second and more. Lateness under Plimsoll only speaks against it.
+/// How late a reply of the drive may be: three revolutions at 7200 rpm, a small part of the freezes that are shown,
+/// which last half a second and more. Lateness under Plimsoll only speaks against it.
 const LATENESS_BOUND: Span = Span::from_millis(25);
 /// What the small writer is promised, per cent of the drive's worst case.
 pub const RESERVE_PERCENT: f64 = 30.0;

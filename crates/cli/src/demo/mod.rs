@@ -13,8 +13,8 @@
 //! Three stages: the small writer alone, both without Plimsoll, both with it; the switch happens under load. Without
 //! root the same tenants write to the same disk over NBD, without a file system, and the demo says so.
 //!
-//! A busy machine makes the emulated drive answer late. Seconds in which it did don't count: a stage goes on until it has
-//! enough that do, or gives up.
+//! A busy machine makes the emulated drive answer late. Seconds in which it did don't count: a stage goes on until it
+//! has enough that do, or gives up.
 
 mod disk;
 mod picture;
@@ -134,7 +134,8 @@ fn progress_bar(options: &DemoOptions) -> ProgressBar {
     bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Watches both tenants, one sample a second, until `seconds` of them count. Those of the settling time are not sampled.
+/// Watches both tenants, one sample a second, until `seconds` of them count. Those of the settling time are not
+/// sampled.
 fn sample(
     disk: &Disk,
     transactions: &Transactions,

@@ -6,34 +6,20 @@ use super::caches::Caches;
 use super::executor::ServiceThreads;
 use super::exports::{DoorName, Exports};
 use super::promises;
+use super::refusal::Refusal;
+use super::served::{ServedDevice, ServedDisk};
 use super::tenants::Tenants;
 use crate::config::Configuration;
 use crate::control::protocol::{
-    Change, DaemonStatus, ErrorKind, ErrorReport, ExecutorStatus, PoolStatus, Request, Response, SessionEntry,
-    VolumeEntry,
+    Change, DaemonStatus, ExecutorStatus, PoolStatus, Request, Response, SessionEntry, VolumeEntry,
 };
 use crate::control::recording::RecordingAnswer;
 use crate::control::server::Answer;
-use plimsoll_agent::AgentError;
+use plimsoll_core::Allocation;
 use plimsoll_core::account::{AccountError, AccountKind};
-use plimsoll_core::{Allocation, DeviceProfile};
-use plimsoll_engine::{EngineError, EngineHandle, EngineStatus, RECORDER_EVENTS_DEFAULT};
-use std::path::PathBuf;
+use plimsoll_engine::{EngineError, EngineStatus, RECORDER_EVENTS_DEFAULT};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A device and the engine that owns it.
-#[derive(Clone)]
-pub(super) struct ServedDevice {
-    pub(super) profile: DeviceProfile,
-    pub(super) engine: EngineHandle,
-}
-
-/// What a volume became when it was attached to this machine.
-pub(super) struct ServedDisk {
-    pub(super) volume: String,
-    pub(super) block_device: Option<PathBuf>,
-}
 
 /// Answers requests of the control socket, from any thread.
 pub(super) struct Administration {
@@ -49,60 +35,6 @@ pub(super) struct Administration {
     stop: Sender<()>,
     /// Held while something is looked up and then changed, so that two clients do not undo each other's change.
     changing: Mutex<()>,
-}
-
-/// Why a request was not carried out.
-pub(super) enum Refusal {
-    Invalid(String),
-    NotFound(String),
-    Failed(String),
-    Engine(EngineError),
-}
-
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Refusal::Invalid(message) | Refusal::NotFound(message) | Refusal::Failed(message) => out.write_str(message),
-            Refusal::Engine(error) => error.fmt(out),
-        }
-    }
-}
-
-impl From<EngineError> for Refusal {
-    fn from(error: EngineError) -> Refusal {
-        Refusal::Engine(error)
-    }
-}
-
-impl From<AgentError> for Refusal {
-    fn from(error: AgentError) -> Refusal {
-        match error {
-            AgentError::Engine(error) => Refusal::Engine(error),
-            error => Refusal::Failed(error.to_string()),
-        }
-    }
-}
-
-impl From<Refusal> for Response {
-    fn from(refusal: Refusal) -> Response {
-        match refusal {
-            Refusal::Invalid(message) => Response::error(ErrorKind::Invalid, message),
-            Refusal::NotFound(message) => Response::error(ErrorKind::NotFound, message),
-            Refusal::Failed(message) => Response::error(ErrorKind::Failed, message),
-            Refusal::Engine(EngineError::Account(error)) if error.excess() > 0.0 => Response::Error(ErrorReport {
-                kind: ErrorKind::Refused,
-                message: error.to_string(),
-                excess_runs_per_second: Some(error.excess()),
-            }),
-            Refusal::Engine(error @ (EngineError::UnknownPool { .. } | EngineError::UnknownVolume { .. })) => {
-                Response::error(ErrorKind::NotFound, error)
-            }
-            Refusal::Engine(error @ EngineError::Account(AccountError::Allocation { .. })) => {
-                Response::error(ErrorKind::Invalid, error)
-            }
-            Refusal::Engine(error) => Response::error(ErrorKind::Failed, error),
-        }
-    }
 }
 
 impl Administration {
@@ -267,7 +199,8 @@ impl Administration {
         Err(Refusal::NotFound(format!("there is no pool {path:?}; plimsoll pool list shows what there is")))
     }
 
-    /// Whether there is a session at `path`: one that an application has opened, or a connection's, mount's or tenant's.
+    /// Whether there is a session at `path`: one that an application has opened, or a connection's, mount's or
+    /// tenant's.
     fn is_session(&self, path: &str) -> Result<bool, Refusal> {
         for device in &self.devices {
             if device.engine.account(path)?.is_some_and(|account| account.kind == AccountKind::Session) {

@@ -1,7 +1,8 @@
 //! The caches of the daemon's volumes: found and attached at the start, administered afterwards.
 
-use super::administration::{Refusal, ServedDevice};
 use super::plan;
+use super::refusal::Refusal;
+use super::served::ServedDevice;
 use crate::config::{Cache, Configuration, Volume, named_scheme, semantics_names, semantics_of};
 use crate::control::protocol::{CacheChange, CacheEntry, Response};
 use crate::outcome::Failure;
@@ -387,7 +388,8 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
     }
 }
 
-/// Copies to the slow device of the volume called `name`, while no daemon serves it, what only its cache has; nothing is written to that.
+/// Copies to the slow device of the volume called `name`, while no daemon serves it, what only its cache has; nothing
+/// is written to that.
 pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String, Failure> {
     let file = configuration.file.display();
     let section = configuration.volumes.iter().find(|volume| volume.name == name).ok_or_else(|| {

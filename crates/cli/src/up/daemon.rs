@@ -8,11 +8,12 @@
 //! Steps that can fail without leaving a trace come first. A failure further on undoes the earlier steps, in the same
 //! way as a stop: a half-started daemon is a daemon with less in it.
 
-use super::administration::{Administration, ServedDevice, ServedDisk};
+use super::administration::Administration;
 use super::executor::ServiceThreads;
 use super::exports::{Exports, Place};
 use super::iscsi;
 use super::layouts::Layouts;
+use super::served::{ServedDevice, ServedDisk};
 use super::stuck_alarm::StuckAlarm;
 use super::tenants::{Tenants, mount_with_station, no_station};
 use super::{caches, executor, observed, plan};
@@ -188,7 +189,7 @@ impl Daemon {
         for device in &self.configuration.devices {
             let mut config = EngineConfig { executor: self.executor.clone(), ..plan::engine(device, &buffers) };
             if let Some(path) = &device.observe {
-                config.profile = observed::profile(device, &mounts::Disk::of(path).map_err(failed)?);
+                config.profile = observed::profile(device, &mounts::PresentDisk::of(path).map_err(failed)?);
             }
             let profile = config.profile.clone();
             let engine = engine::spawn(config).map_err(failed)?;
@@ -255,7 +256,7 @@ impl Daemon {
     fn observe_all(&mut self) -> Result<(), Failure> {
         for device in &self.configuration.devices {
             let Some(path) = &device.observe else { continue };
-            let disk = mounts::Disk::of(path).map_err(failed)?;
+            let disk = mounts::PresentDisk::of(path).map_err(failed)?;
             let station = observed::observe(self.engine(&device.name), &self.configuration, device, &disk);
             let (station, said) =
                 station.map_err(|error| no_station(error, |error| format!("{}: {error}", path.display())))?;
@@ -413,7 +414,8 @@ impl Daemon {
         self.devices.clone()
     }
 
-    /// The volumes that only NBD clients and iSCSI initiators use: cutting those off loses nothing that was acknowledged.
+    /// The volumes that only NBD clients and iSCSI initiators use: cutting those off loses nothing that was
+    /// acknowledged.
     pub(super) fn volumes_without_mounts(&self) -> Vec<String> {
         let volumes = self.configuration.volumes.iter().filter(|volume| volume.mount.is_none());
         volumes.map(|volume| volume.name.clone()).collect()

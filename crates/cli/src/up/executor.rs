@@ -7,8 +7,8 @@ use plimsoll_executor::{Executor, ExecutorConfig};
 use std::io;
 use std::sync::Arc;
 
-/// Pieces of requests under way at the most; the others wait at their engines. What 64 connections have that use all that
-/// they may, of small requests.
+/// Pieces of requests under way at the most; the others wait at their engines. What 64 connections have that use all
+/// that they may, of small requests.
 const PIECES_MAX: usize = 16_384;
 /// Which thread draws which queue does not matter: any seed does.
 const SEED: u64 = 1;

@@ -1,4 +1,5 @@
-//! Doors of volumes, NBD exports and iSCSI targets: the volumes' own, and those of the sessions that applications open on them.
+//! Doors of volumes, NBD exports and iSCSI targets: the volumes' own, and those of the sessions that applications open
+//! on them.
 //!
 //! Each connection to a volume's own door is a session by itself, with what the volume says. A client that wants a
 //! promise opens a session over the control socket first, and connects to the name that it gets. Then all its
@@ -9,7 +10,7 @@
 //! because that client is gone, the session's door goes first, so that no new connection comes. Then the connections
 //! that are there go, then the session.
 
-use super::administration::Refusal;
+use super::refusal::Refusal;
 use crate::control::protocol::{Change, SessionEntry};
 use plimsoll_core::Allocation;
 use plimsoll_core::account::AccountError;
@@ -121,8 +122,8 @@ impl Exports {
         }
     }
 
-    /// Opens a session behind the door called `door`; answers with its path and the name to connect to. A number makes both
-    /// unique.
+    /// Opens a session behind the door called `door`; answers with its path and the name to connect to. A number makes
+    /// both unique.
     ///
     /// # Errors
     /// Admission refuses it, or the name is too long for the protocol.
@@ -196,7 +197,8 @@ impl Exports {
         }
     }
 
-    /// The path of the session that was opened here as `name`: its path, or the export or target that its opener was told.
+    /// The path of the session that was opened here as `name`: its path, or the export or target that its opener was
+    /// told.
     pub(super) fn session_path(&self, name: &str) -> Option<String> {
         let known = self.known();
         let is_it = |door: &DoorName| matches!(door, DoorName::Export(own) | DoorName::Target(own) if own == name);

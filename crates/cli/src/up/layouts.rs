@@ -48,7 +48,7 @@ impl BlockTags for LayoutTags {
 }
 
 /// A volume with a layout that is looked at.
-struct Watched {
+struct WatchedVolume {
     name: String,
     engine: EngineHandle,
     info: VolumeInfo,
@@ -61,13 +61,13 @@ struct Watched {
 /// Ends the thread, also in the middle of a layout: with a limit, or on a slow device, reading a layout may take
 /// minutes.
 #[derive(Default)]
-struct Ending {
+struct ThreadEnding {
     is_near: AtomicBool,
     /// Over which the thread reads now.
     connection: Mutex<Option<UnixStream>>,
 }
 
-impl Ending {
+impl ThreadEnding {
     fn connection(&self) -> MutexGuard<'_, Option<UnixStream>> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,7 +105,7 @@ impl Ending {
 /// The thread that reads layouts. Dropping it ends it; the classes stay as they are.
 pub(super) struct Layouts {
     stop: Option<Sender<()>>,
-    ending: Arc<Ending>,
+    ending: Arc<ThreadEnding>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -120,11 +120,12 @@ impl Layouts {
         engine: impl Fn(&Volume) -> EngineHandle,
     ) -> io::Result<Layouts> {
         let sections = configuration.volumes.iter().zip(infos).filter(|(section, _)| section.has_static_classes);
-        let mut watched: Vec<Watched> = sections.map(|(section, info)| Watched::new(engine(section), info)).collect();
+        let mut watched: Vec<WatchedVolume> =
+            sections.map(|(section, info)| WatchedVolume::new(engine(section), info)).collect();
         // Before any client comes, so that no write of a superblock is missed.
-        watched.iter().for_each(Watched::tell);
+        watched.iter().for_each(WatchedVolume::tell);
         let (stop, stopped) = channel::<()>();
-        let ending = Arc::new(Ending::default());
+        let ending = Arc::new(ThreadEnding::default());
         let seen = ending.clone();
         let work = move || {
             let mut pause = Duration::ZERO;
@@ -146,14 +147,21 @@ impl Drop for Layouts {
     }
 }
 
-impl Watched {
-    fn new(engine: EngineHandle, info: &VolumeInfo) -> Watched {
+impl WatchedVolume {
+    fn new(engine: EngineHandle, info: &VolumeInfo) -> WatchedVolume {
         // As if the superblock had been written just now.
         let is_superblock_written = Arc::new(AtomicBool::new(true));
-        Watched { name: info.name.clone(), engine, info: info.clone(), layout: None, is_superblock_written, looks: 0 }
+        WatchedVolume {
+            name: info.name.clone(),
+            engine,
+            info: info.clone(),
+            layout: None,
+            is_superblock_written,
+            looks: 0,
+        }
     }
 
-    fn look(&mut self, ending: &Ending) {
+    fn look(&mut self, ending: &ThreadEnding) {
         if self.is_superblock_written.swap(false, Ordering::Acquire) {
             self.looks = LOOKS_AFTER_WRITE;
         }
@@ -195,7 +203,7 @@ impl Watched {
         }
     }
 
-    fn read(&self, ending: &Ending) -> Result<Option<Layout>, String> {
+    fn read(&self, ending: &ThreadEnding) -> Result<Option<Layout>, String> {
         let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
         ending.watch(&ours).map_err(|error| error.to_string())?;
         let export = export_info(&self.info, false);

@@ -16,6 +16,8 @@ mod panic_on_purpose;
 mod plan;
 mod preflight;
 mod promises;
+mod refusal;
+mod served;
 mod steer;
 mod stuck_alarm;
 mod tenants;
@@ -51,8 +53,8 @@ pub fn run(file: &Path) -> Outcome {
     serve(load(file, &Defaults::of_this_user())?, true)
 }
 
-/// Observes the disk of a file system that is mounted already, until SIGTERM, SIGINT or `shutdown` on the control socket:
-/// a configuration of one device, which needs no file.
+/// Observes the disk of a file system that is mounted already, until SIGTERM, SIGINT or `shutdown` on the control
+/// socket: a configuration of one device, which needs no file.
 ///
 /// # Errors
 /// An argument is wrong, or as of [`run`].
@@ -73,7 +75,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
     if let Some((got, allowed)) = plimsoll_schedulers::refused_target(scheduler, Target::Observed, &[]) {
         return Err(Failure::BadInput(format!("--scheduler: got {got}, allowed {allowed}")));
     }
-    let disk = mounts::Disk::of(mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
+    let disk = mounts::PresentDisk::of(mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
     let place = disk.mounted.map_or(disk.device, |mounted| mounted.mount_point);
     let name = observed::name_of(&place);
     let mut known = Device::unknown_profile(&name, 0.0);
@@ -99,7 +101,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
     Ok(Configuration {
         file: format!("agent of {}", mount.display()).into(),
         keys: Default::default(),
-        daemon: config::Daemon {
+        daemon: config::DaemonSection {
             control_socket,
             state_directory,
             notes_directory,

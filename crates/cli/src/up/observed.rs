@@ -1,7 +1,7 @@
 //! Disks that are not ours: file systems that are mounted already, with a station above and an engine without volumes.
 //!
-//! The engine keeps the accounts, the scheduler and the figures as it does for volumes, and hears of the disk's requests
-//! from the station.
+//! The engine keeps the accounts, the scheduler and the figures as it does for volumes, and hears of the disk's
+//! requests from the station.
 
 use super::tenants::StationedVolume;
 use crate::config::{Configuration, Device, name_like};
@@ -15,7 +15,7 @@ use std::path::Path;
 const POOL: &str = "";
 
 /// What is known of the disk: what the configuration says, and what the kernel does.
-pub(super) fn profile(device: &Device, disk: &mounts::Disk) -> DeviceProfile {
+pub(super) fn profile(device: &Device, disk: &mounts::PresentDisk) -> DeviceProfile {
     let (capacity_bytes, is_rotational) = (disk.size_bytes(), disk.is_rotational());
     DeviceProfile { capacity_bytes, is_rotational, ..device.profile.clone() }
 }
@@ -29,7 +29,7 @@ pub(super) fn observe(
     engine: &EngineHandle,
     configuration: &Configuration,
     device: &Device,
-    disk: &mounts::Disk,
+    disk: &mounts::PresentDisk,
 ) -> Result<(StationedVolume, Vec<String>), AgentError> {
     let observed = Disk::Observed { pool: POOL.to_owned(), is_by_submitter: device.is_by_submitter };
     let station =

@@ -1,5 +1,5 @@
-//! A daemon that was built for debugging can be told to fail: with `PLIMSOLL_TEST_PANIC=VOLUME` the engine of that volume panics at the first
-//! byte that is written to it. A released daemon has none of this.
+//! A daemon that was built for debugging can be told to fail: with `PLIMSOLL_TEST_PANIC=VOLUME` the engine of that
+//! volume panics at the first byte that is written to it. A released daemon has none of this.
 
 use plimsoll_core::Operation;
 use plimsoll_engine::{BlockTag, BlockTags, EngineError, EngineHandle};

@@ -1,6 +1,6 @@
 //! What a running daemon may promise: what the scheduler of the device keeps, as the registry has it.
 
-use super::administration::Refusal;
+use super::refusal::Refusal;
 use crate::config::Configuration;
 use crate::control::protocol::Change;
 use plimsoll_agent::ContainerRules;
@@ -24,8 +24,8 @@ pub(super) fn check(
     refuse(&device.scheduler, &account, allocation).map_err(|problem| Refusal::Invalid(format!("{path}: {problem}")))
 }
 
-/// The same for a pool or volume while the daemon runs. Its priority and its deadlines are those of sessions that open in it
-/// later; the account itself has none.
+/// The same for a pool or volume while the daemon runs. Its priority and its deadlines are those of sessions that open
+/// in it later; the account itself has none.
 ///
 /// # Errors
 /// The same as [`check`]; a priority or a deadline is changed.
@@ -164,10 +164,11 @@ mod tests {
         assert_eq!(refused, own);
     }
 
-    /// Outcome: under a scheduler without priorities the refusal says first that this command takes none under any scheduler. The
-    /// schedulers that it names then are those that the configuration takes with such a pool.
+    /// Outcome: under a scheduler without priorities the refusal says first that this command takes none under any
+    /// scheduler. The schedulers that it names then are those that the configuration takes with such a pool.
     ///
-    /// Planted break, seen red: the promises are looked at first, so that another scheduler is named as if the command took a priority there.
+    /// Planted break, seen red: the promises are looked at first, so that another scheduler is named as if the command
+    /// took a priority there.
     #[test]
     fn a_refused_priority_names_only_schedulers_that_take_it() {
         let before = configuration("split_token", "");

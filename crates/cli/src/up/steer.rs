@@ -45,7 +45,8 @@ pub(super) fn run(arguments: &AgentArguments) -> Outcome {
 
 /// What is to be steered, and what the disk is called.
 fn config(arguments: &AgentArguments) -> Result<(LimitsConfig, String), Failure> {
-    let disk = mounts::Disk::of(&arguments.mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
+    let disk =
+        mounts::PresentDisk::of(&arguments.mount).map_err(|error| Failure::BadInput(format!("--mount: {error}")))?;
     if arguments.weight.is_empty() && arguments.containers.is_none() {
         return Err(Failure::BadInput("--wdt: got no cgroups, allowed --weight GROUP=N and --containers GROUP".into()));
     }

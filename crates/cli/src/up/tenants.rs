@@ -4,9 +4,9 @@
 //! its blocks, and a process that joins starts behind gates. A device's scheduler hears of one station, so there is one
 //! such volume a device. A disk that is not ours has one too.
 
-use super::administration::Refusal;
 use super::plan;
 use super::promises::JoinRules;
+use super::refusal::Refusal;
 use crate::config::{Configuration, Volume};
 use crate::control::protocol::{Change, LossEntry, TenantEntry};
 use crate::outcome::Failure;
@@ -143,7 +143,8 @@ impl Tenants {
         Arc::get_mut(&mut self.stations).expect("the daemon alone has them while it starts").push(station);
     }
 
-    /// Hears at a socket in `state` what applications say of the files of volumes that take tenants; `None` if there are none.
+    /// Hears at a socket in `state` what applications say of the files of volumes that take tenants; `None` if there
+    /// are none.
     ///
     /// # Errors
     /// The errors of [`ClassServer::start`].
@@ -181,7 +182,8 @@ impl Tenants {
     /// Opens a session for a process and all that it starts, in `pool` or in the volume's own account.
     ///
     /// # Errors
-    /// There is no such volume or it takes no tenants, the scheduler does not keep what is asked for, the session is refused, or there is no such process.
+    /// There is no such volume or it takes no tenants, the scheduler does not keep what is asked for, the session is
+    /// refused, or there is no such process.
     pub(super) fn join(
         &self,
         volume: Option<&str>,

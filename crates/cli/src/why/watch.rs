@@ -29,7 +29,7 @@ pub struct Watched {
 }
 
 /// What a disk did between two looks.
-pub struct Sample {
+pub struct CauseSample {
     /// The causes, most bytes first.
     pub rows: Vec<Row>,
     /// Bytes that were counted, but without room to say what caused them.
@@ -75,7 +75,7 @@ impl Watched {
     ///
     /// # Errors
     /// The kernel does not tell.
-    pub fn sample(&mut self, tenants: &BTreeMap<u32, String>) -> Result<Sample, TagsError> {
+    pub fn sample(&mut self, tenants: &BTreeMap<u32, String>) -> Result<CauseSample, TagsError> {
         let taken = self.tags.take_flows()?;
         // Accounts of processes that have ended are there until they are recycled.
         self.people.meet(self.tags.accounts().list()?, tenants);
@@ -83,7 +83,7 @@ impl Watched {
         self.tags.accounts().recycle()?;
         let lost_pages = self.tags.losses().entries;
         let lost_pages = lost_pages - std::mem::replace(&mut self.lost_pages, lost_pages);
-        Ok(Sample { rows, untold_bytes: taken.untold_bytes, lost_pages })
+        Ok(CauseSample { rows, untold_bytes: taken.untold_bytes, lost_pages })
     }
 
     /// Where a file is now, below the mount point, if that can be found out.

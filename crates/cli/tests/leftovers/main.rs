@@ -1,5 +1,5 @@
-//! Nothing is left behind: no mount, loop device, BPF program, cgroup, changed sysctl, process or file, however a daemon or
-//! a live scenario ends; after a `kill -9` when the next one has started. Root only.
+//! Nothing is left behind: no mount, loop device, BPF program, cgroup, changed sysctl, process or file, however a
+//! daemon or a live scenario ends; after a `kill -9` when the next one has started. Root only.
 //!
 //! Broken on purpose and seen red: a daemon that keeps its run directory.
 

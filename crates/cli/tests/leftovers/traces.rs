@@ -1,5 +1,5 @@
-//! What can be seen of a site's daemon or scenario on this machine: what others do here at the same time is not ours, except
-//! for sysctls.
+//! What can be seen of a site's daemon or scenario on this machine: what others do here at the same time is not ours,
+//! except for sysctls.
 
 use crate::support::Site;
 use std::collections::BTreeSet;
@@ -47,7 +47,8 @@ impl Traces {
     /// Waits until all is as it was `before`: BPF programs and keepers end a little later.
     pub fn settle(site: &Site, before: &Traces) {
         let look = if before.machine.is_some() { Traces::of_machine } else { Traces::of };
-        // A program that another test has left to the kernel goes meanwhile: the one that was there before may be gone, and none may be new.
+        // A program that another test has left to the kernel goes meanwhile: the one that was there before may be gone,
+        // and none may be new.
         let now = || {
             let mut now = look(site);
             if now.programs.is_subset(&before.programs) {

@@ -1,7 +1,7 @@
 //! `plimsoll agent`: a file system on a loop device that is none of ours, with tenants. Root and BPF only.
 //!
-//! Planted breaks that turned a test red: a daemon that leaves its run directory; a successor that says nothing of it; a
-//! refusal to observe that ends with 1.
+//! Planted breaks that turned a test red: a daemon that leaves its run directory; a successor that says nothing of it;
+//! a refusal to observe that ends with 1.
 
 use crate::lease::unless_a_lease_runs_out;
 use crate::support::{Daemon, Site, text};
@@ -337,8 +337,8 @@ impl Drop for Mapped<'_> {
     }
 }
 
-/// It has no requests of its own that could be seen: the agent says so, reads are not held, and writes are, as pages become
-/// dirty.
+/// It has no requests of its own that could be seen: the agent says so, reads are not held, and writes are, as pages
+/// become dirty.
 #[test]
 fn a_disk_that_is_made_of_others_is_said_to_be() {
     unless_a_lease_runs_out(|| {

@@ -127,8 +127,8 @@ fn a_cached_volume_is_served_administered_and_warm_after_a_restart() {
     daemon.stop();
 }
 
-/// What is not said stays, whatever it was changed to before, and also in a cache of another size. Planted break that was seen red: what is
-/// not said is what the configuration has.
+/// What is not said stays, whatever it was changed to before, and also in a cache of another size. Planted break that
+/// was seen red: what is not said is what the configuration has.
 #[test]
 fn each_option_of_a_cache_changes_alone() {
     let site = site("");
@@ -162,9 +162,9 @@ fn each_option_of_a_cache_changes_alone() {
     daemon.stop();
 }
 
-/// The old cache is given up where the daemon has it open, and a new one cannot be made where the path leads by then. Outcome: nothing is
-/// lost, the volume goes on without a cache, and the message says so and what to do. Planted break that was seen red: only the reason is
-/// said.
+/// The old cache is given up where the daemon has it open, and a new one cannot be made where the path leads by then.
+/// Outcome: nothing is lost, the volume goes on without a cache, and the message says so and what to do. Planted break
+/// that was seen red: only the reason is said.
 #[test]
 fn a_resize_that_fails_half_way_says_that_the_volume_has_no_cache_now() {
     let site = site("");
@@ -389,7 +389,8 @@ memory = true
 mount = { filesystem = "none" }
 "#;
 
-/// A client's flush must be one of both devices, or a power failure takes back what was acknowledged: a kill would not show that.
+/// A client's flush must be one of both devices, or a power failure takes back what was acknowledged: a kill would not
+/// show that.
 #[test]
 fn what_a_client_flushes_is_flushed_on_the_devices() {
     if let Some(why) = why_no_mounts() {

@@ -1,7 +1,9 @@
-//! What is noted of a volume's cache: the volume is not served without it, and it is what `plimsoll cache forget` takes away.
+//! What is noted of a volume's cache: the volume is not served without it, and it is what `plimsoll cache forget` takes
+//! away.
 //!
-//! Planted breaks that turned a test red: a note that cannot be read is none; which volume a note names is not asked. Red with the program
-//! before caches were marked as given up and starts were counted: what was away, what is older, what another notes directory does not know.
+//! Planted breaks that turned a test red: a note that cannot be read is none; which volume a note names is not asked.
+//! Red with the program before caches were marked as given up and starts were counted: what was away, what is older,
+//! what another notes directory does not know.
 
 use crate::cache::{connect, done, killed_with_dirty_data, site};
 use crate::support::{Site, text};
@@ -61,8 +63,8 @@ fn a_volume_whose_cache_was_taken_out_of_the_configuration_is_not_served_without
     daemon.stop();
 }
 
-/// A cache is attached that the configuration does not give to the volume. Outcome: the command says so, and the start that is refused names the
-/// way that loses nothing.
+/// A cache is attached that the configuration does not give to the volume. Outcome: the command says so, and the start
+/// that is refused names the way that loses nothing.
 ///
 /// Planted break that was seen red: the command does not look at the configuration.
 #[test]
@@ -98,8 +100,9 @@ fn a_cache_that_is_forgotten_is_lost_and_never_comes_back() {
     assert!(log.contains("there is no cache on the device"), "{log}");
 }
 
-/// The device of a cache is away when the cache is forgotten, and another one, which is empty, is at its path. Outcome: the message warns; the
-/// volume is written without the cache; when the device is back, the cache is refused, and so is what a daemon is asked to attach.
+/// The device of a cache is away when the cache is forgotten, and another one, which is empty, is at its path. Outcome:
+/// the message warns; the volume is written without the cache; when the device is back, the cache is refused, and so is
+/// what a daemon is asked to attach.
 #[test]
 fn a_cache_that_was_away_when_it_was_forgotten_is_refused_when_it_is_back() {
     let site = site("");
@@ -141,8 +144,9 @@ fn a_cache_that_was_away_when_it_was_forgotten_is_refused_when_it_is_back() {
     daemon.stop();
 }
 
-/// The daemon comes back with another notes directory. Outcome: beside the volume's file it is noted that it has the cache, and all is as
-/// before; where that is gone, too, a cache that holds something is refused until an administrator says that it is the one.
+/// The daemon comes back with another notes directory. Outcome: beside the volume's file it is noted that it has the
+/// cache, and all is as before; where that is gone, too, a cache that holds something is refused until an administrator
+/// says that it is the one.
 #[test]
 fn another_notes_directory_does_not_hide_which_cache_a_volume_has() {
     let site = site("");
@@ -173,7 +177,8 @@ fn another_notes_directory_does_not_hide_which_cache_a_volume_has() {
     daemon.stop();
 }
 
-/// A copy of the fast device from before the last start is put back. Outcome: it is refused, whether or not anything was written since.
+/// A copy of the fast device from before the last start is put back. Outcome: it is refused, whether or not anything
+/// was written since.
 #[test]
 fn an_older_copy_of_a_cache_is_refused() {
     let site = site("");

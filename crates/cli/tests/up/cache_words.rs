@@ -10,8 +10,8 @@ fn told(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), text(&output.stderr).trim().to_owned())
 }
 
-/// Outcome: a size that no cache can have is refused in one line, by the commands and on the control socket, and the cache goes on with what is
-/// dirty in it.
+/// Outcome: a size that no cache can have is refused in one line, by the commands and on the control socket, and the
+/// cache goes on with what is dirty in it.
 ///
 /// Planted breaks, seen red: the command asks the daemon; the daemon looks at the size when the old cache is given up.
 #[test]
@@ -48,8 +48,8 @@ fn a_size_that_no_cache_can_have_is_refused_before_anything_is_given_up() {
     }
 }
 
-/// Outcome: two blocks that only the cache has are damaged. Each flush says which they are and how to give them up, they count once each, and
-/// the log names them once.
+/// Outcome: two blocks that only the cache has are damaged. Each flush says which they are and how to give them up,
+/// they count once each, and the log names them once.
 ///
 /// Planted break, seen red: each pass counts.
 #[test]

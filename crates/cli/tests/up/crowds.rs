@@ -1,4 +1,5 @@
-//! Crowds at the gates of a real agent: fifty writers that it holds when it is killed, and tenants that flood it with calls.
+//! Crowds at the gates of a real agent: fifty writers that it holds when it is killed, and tenants that flood it with
+//! calls.
 
 use crate::agent::{Disk, held_writer_of, site, start};
 use crate::lease::unless_a_lease_runs_out;
@@ -14,7 +15,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 
 const WRITERS: usize = 50;
-/// What each of them writes, in blocks of 64 KiB. Between two looks of the agent, a millisecond, one can write some megabytes.
+/// What each of them writes, in blocks of 64 KiB. Between two looks of the agent, a millisecond, one can write some
+/// megabytes.
 const BLOCKS_EACH: u64 = 80;
 /// The promise: all writers go on so soon after the agent was killed.
 const FAIL_OPEN: Span = Span::from_secs(1);
@@ -53,8 +55,8 @@ fn is_held(process: &str) -> bool {
     AT_GATE.iter().any(|place| waits_in(process, place))
 }
 
-/// Fifty processes in a pool that owes, all held: half of them by the shim, at their first write, and half by the filter, where they
-/// make their files.
+/// Fifty processes in a pool that owes, all held: half of them by the shim, at their first write, and half by the
+/// filter, where they make their files.
 fn fifty_held(site: &Site, disk: &Disk<'_>) -> (Crowd, Vec<String>) {
     (1..=WRITERS / 2).for_each(|number| drop(File::create(disk.path(&format!("b{number}"))).unwrap()));
     let each = format!("dd if=/dev/zero of={}$i bs=64k count={BLOCKS_EACH} status=none", disk.path("b").display());

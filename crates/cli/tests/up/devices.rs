@@ -74,8 +74,8 @@ fn cannot() -> bool {
     why.inspect(|why| eprintln!("not run: {why}")).is_some()
 }
 
-/// Outcome: neither a cache nor a volume takes a mounted device; a cache does not take one with a file system without a word; a volume takes it,
-/// since it serves what is there.
+/// Outcome: neither a cache nor a volume takes a mounted device; a cache does not take one with a file system without a
+/// word; a volume takes it, since it serves what is there.
 #[test]
 fn a_device_that_is_mounted_or_holds_something_is_not_taken() {
     if cannot() {
@@ -156,8 +156,9 @@ fn plain(file: &Path) -> Site {
     Site::new(&configuration(file, Path::new("fast.img")).replace("cache = \"fast\"\n", ""))
 }
 
-/// Outcome: a file that a daemon serves is served by no other one by way of a loop device, and no cache is made there; nor is the file served
-/// beside a daemon that serves a loop device on it, nor a second loop device on it. Two loop devices on two parts of it are.
+/// Outcome: a file that a daemon serves is served by no other one by way of a loop device, and no cache is made there;
+/// nor is the file served beside a daemon that serves a loop device on it, nor a second loop device on it. Two loop
+/// devices on two parts of it are.
 ///
 /// Planted breaks, seen red: nothing beneath a block device is locked.
 #[test]

@@ -173,7 +173,8 @@ fn kill_under_load(kills: u32, seed: u64) {
     daemon.stop();
 }
 
-/// What was acknowledged is in the file whatever happens to the daemon. Planted break: a write is answered when it is encrypted.
+/// What was acknowledged is in the file whatever happens to the daemon. Planted break: a write is answered when it is
+/// encrypted.
 #[test]
 fn after_a_kill_under_load_an_encrypted_volume_has_all_that_was_acknowledged() {
     kill_under_load(KILLS, 11);

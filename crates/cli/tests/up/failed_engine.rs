@@ -44,8 +44,8 @@ fn cannot() -> bool {
     !cfg!(debug_assertions)
 }
 
-/// Outcome: exit code 4, so that systemd starts it again; the log and the last line say which engine and why; the other device's cache was closed
-/// in order, and what was flushed is there.
+/// Outcome: exit code 4, so that systemd starts it again; the log and the last line say which engine and why; the other
+/// device's cache was closed in order, and what was flushed is there.
 #[test]
 fn a_daemon_whose_engine_panics_ends_with_a_code_of_its_own_and_closes_the_others_in_order() {
     if cannot() {
@@ -76,7 +76,8 @@ fn a_daemon_whose_engine_panics_ends_with_a_code_of_its_own_and_closes_the_other
     daemon.stop();
 }
 
-/// The kernel waits for the failed engine: writes to a block device. Outcome: the daemon ends all the same, and nothing is left attached.
+/// The kernel waits for the failed engine: writes to a block device. Outcome: the daemon ends all the same, and nothing
+/// is left attached.
 #[test]
 fn a_daemon_whose_engine_panics_below_a_block_device_ends_too() {
     if let Some(why) = why_no_mounts() {

@@ -25,7 +25,8 @@ memory = true
 iscsi = {}
 "#;
 
-/// Lines of one kind that a minute may show; the tests take less than one, but may see the end of one and the start of another.
+/// Lines of one kind that a minute may show; the tests take less than one, but may see the end of one and the start of
+/// another.
 const LINES_MAX: usize = 2 * 10;
 
 /// Where the daemon listens, the control socket too.

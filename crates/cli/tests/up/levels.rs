@@ -117,7 +117,8 @@ fn shares(scheduler: &str, is_known: bool) -> Option<[u64; 2]> {
     Some(shares)
 }
 
-/// Shares are 8 to 1 where all goes as it should. Planted break: a disk of which nothing is known is taken for one that moves nothing.
+/// Shares are 8 to 1 where all goes as it should. Planted break: a disk of which nothing is known is taken for one that
+/// moves nothing.
 #[test]
 fn who_has_a_higher_priority_has_more_of_the_calls_that_wait_for_fsync() {
     for is_known in [true, false] {
@@ -166,7 +167,8 @@ fn a_large_fsync_is_written_in_slices_beside_whom_a_short_one_was_promised() {
             let bytes = written_in_slices(&site, &mut why, "beside");
             drop(lease);
             println!("{scheduler}: {bytes} bytes in slices");
-            // No slice is longer than a tenth of a second, and less than a quarter of a second's data goes with the fsync.
+            // No slice is longer than a tenth of a second, and less than a quarter of a second's data goes with the
+            // fsync.
             assert!(bytes >= LARGE_MIB / 4 * MIB, "{scheduler}: {bytes} bytes in slices");
             drop((why, sleeper));
             let log = daemon.stop();
@@ -175,9 +177,9 @@ fn a_large_fsync_is_written_in_slices_beside_whom_a_short_one_was_promised() {
     }
 }
 
-/// What a scheduler does not keep is refused, so each promise arrives under one that keeps it; until then one session was promised
-/// all seven under `afq`, which kept one. Planted break that was seen red: what is not kept is accepted (the
-/// test waits for the command then, until its limit).
+/// What a scheduler does not keep is refused, so each promise arrives under one that keeps it; until then one session
+/// was promised all seven under `afq`, which kept one. Planted break that was seen red: what is not kept is accepted
+/// (the test waits for the command then, until its limit).
 #[test]
 fn a_session_is_promised_what_plimsoll_run_was_told_and_its_scheduler_keeps() {
     let limit = json!({ "limit": "3 MB/s" });

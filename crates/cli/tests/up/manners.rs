@@ -46,7 +46,8 @@ fn a_daemon_that_nohup_starts_outlives_its_terminal() {
     daemon.stop();
 }
 
-/// SIGHUP ended the daemon until it had its configuration read again. Planted break that was seen red: it ends the daemon.
+/// SIGHUP ended the daemon until it had its configuration read again. Planted break that was seen red: it ends the
+/// daemon.
 #[test]
 fn a_hang_up_has_the_configuration_read_again_and_never_ends_the_daemon() {
     let site = Site::new(MEMORY);
@@ -94,8 +95,8 @@ fn handlers(process: u32) -> (bool, bool) {
     (has(Signal::HUP), has(Signal::TERM))
 }
 
-/// A configuration so long that reading it takes a while. Outcome: the handler stands before the file is read, and a SIGHUP meanwhile has the
-/// file read again instead of ending the daemon.
+/// A configuration so long that reading it takes a while. Outcome: the handler stands before the file is read, and a
+/// SIGHUP meanwhile has the file read again instead of ending the daemon.
 ///
 /// Planted break, seen red: the handler is set when the file has been read.
 #[test]

@@ -157,7 +157,8 @@ fn data_in_the_middle_is_not_formatted_over() {
     assert!(std::fs::read(site.path("db.img")).unwrap() == before, "not a byte changed");
 }
 
-/// Outcome: options that the file system refuses, and a mount point that is none, are refused with their lines before anything is done.
+/// Outcome: options that the file system refuses, and a mount point that is none, are refused with their lines before
+/// anything is done.
 ///
 /// Planted break, seen red: options and mount points are not looked at before.
 #[test]

@@ -1,5 +1,5 @@
-//! Volumes through `nbd-client` with its defaults and the kernel behind it, which never ask how large blocks are. Where the kernel has NBD: in
-//! `make guest-tests`.
+//! Volumes through `nbd-client` with its defaults and the kernel behind it, which never ask how large blocks are. Where
+//! the kernel has NBD: in `make guest-tests`.
 
 use crate::support::{Site, text};
 use std::path::{Path, PathBuf};

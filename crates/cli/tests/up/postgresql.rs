@@ -1,4 +1,5 @@
-//! `plimsoll classify postgresql` with a real server on a cached volume. Root, BPF and the Debian package postgresql only.
+//! `plimsoll classify postgresql` with a real server on a cached volume. Root, BPF and the Debian package postgresql
+//! only.
 
 use crate::classes::{site, units};
 use crate::support::{Daemon, Site, text};

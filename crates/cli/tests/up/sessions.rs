@@ -1,8 +1,8 @@
 //! Sessions that applications open over the control socket, for their NBD connections.
 //!
-//! Planted breaks that were seen red: sessions count where a client names no export; what is closed stays exported; connections
-//! open in the volume's account; with a session that is tied all clients of the volume are cut off; a command does not keep the
-//! connection; a volume without an export is a failure like any.
+//! Planted breaks that were seen red: sessions count where a client names no export; what is closed stays exported;
+//! connections open in the volume's account; with a session that is tied all clients of the volume are cut off; a
+//! command does not keep the connection; a volume without an export is a failure like any.
 
 use crate::support::{Site, text, why_no_mounts};
 use crate::tenants::wait_until;

@@ -1,8 +1,9 @@
-//! `plimsoll agent --wdt`: cgroups that read a loop device past the page cache, and the limits that they are given. Root and
-//! a controller of block I/O only, of either version; the format of version 2 is tried everywhere, on files that look like its.
+//! `plimsoll agent --wdt`: cgroups that read a loop device past the page cache, and the limits that they are given.
+//! Root and a controller of block I/O only, of either version; the format of version 2 is tried everywhere, on files
+//! that look like its.
 //!
-//! Planted breaks that turned a test red: limits that are not put back at the end; a note that is not read; equal weights for
-//! all; a limit above the one that the administrator had set; cgroups that come later not taken up.
+//! Planted breaks that turned a test red: limits that are not put back at the end; a note that is not read; equal
+//! weights for all; a limit above the one that the administrator had set; cgroups that come later not taken up.
 
 use crate::agent::do_it;
 use crate::support::{Site, text};

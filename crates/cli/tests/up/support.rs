@@ -79,7 +79,8 @@ impl Site {
         serde_json::from_str(&answer).unwrap()
     }
 
-    /// Runs `plimsoll up` to its end: for configurations that cannot be served. A daemon that comes up all the same is ended.
+    /// Runs `plimsoll up` to its end: for configurations that cannot be served. A daemon that comes up all the same is
+    /// ended.
     pub fn up_fails(&self) -> Output {
         self.start_fails(&["up", "plimsoll.toml"])
     }

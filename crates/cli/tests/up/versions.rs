@@ -1,4 +1,5 @@
-//! What a disk may hold after a crash: of each block a version between the last that was flushed and the last that was written.
+//! What a disk may hold after a crash: of each block a version between the last that was flushed and the last that was
+//! written.
 
 use crate::support::{Daemon, Random};
 use plimsoll_protocols::nbd::{Command, CommandFlags};
@@ -17,8 +18,8 @@ pub fn kills_of_soak() -> u32 {
     std::env::var("SOAK_KILLS").map_or(KILLS_OF_SOAK, |kills| kills.parse().expect("SOAK_KILLS is a number"))
 }
 
-/// Loads each of the parts from a connection of its own until that many requests were acknowledged, and kills the daemon then.
-/// Answers how many were.
+/// Loads each of the parts from a connection of its own until that many requests were acknowledged, and kills the
+/// daemon then. Answers how many were.
 pub fn load_until_killed(
     daemon: Daemon<'_>,
     address: &Address,

@@ -109,8 +109,8 @@ fn who_dirtied_a_file_is_named_and_not_the_thread_that_wrote_it_back() {
     }
 }
 
-/// Its space comes back at once, also where nothing more is written. Broken on purpose and seen red: files are closed when others are
-/// asked for.
+/// Its space comes back at once, also where nothing more is written. Broken on purpose and seen red: files are closed
+/// when others are asked for.
 #[test]
 fn a_file_that_is_deleted_is_not_kept() {
     let Some(site) = site() else { return };

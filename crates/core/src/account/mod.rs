@@ -1,18 +1,19 @@
 //! The tree of accounts and what each was promised.
 //!
-//! An administrator makes long-lived **pools**; applications open **sessions** inside them (Zygaria, section 3). The root
-//! stands for the device itself. A node's reserve is taken out of its parent's: the reserves of a pool's sessions must fit
-//! the pool's, the pools' must fit what the device can do at its worst. That check is *admission*; a refusal says by how
-//! much it failed.
+//! An administrator makes long-lived **pools**; applications open **sessions** inside them (Zygaria, section 3). The
+//! root stands for the device itself. A node's reserve is taken out of its parent's: the reserves of a pool's sessions
+//! must fit the pool's, the pools' must fit what the device can do at its worst. That check is *admission*; a refusal
+//! says by how much it failed.
 
 mod members;
 mod tree;
 
 pub use tree::AccountTree;
 
-use crate::scheduler::DeviceProfile;
+use crate::device::DeviceProfile;
+use crate::number::three_digits;
 use crate::time::Span;
-use crate::units::{DEADLINES, Rate, is_deadline, three_digits};
+use crate::units::{DEADLINES, Rate, is_deadline};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;

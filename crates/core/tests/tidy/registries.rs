@@ -29,13 +29,13 @@ const REGISTRIES: &[Registry] = &[
         pages: Pages::Folder("docs/schedulers/"),
     },
     Registry {
-        source: "crates/cache/src/policy.rs",
+        source: "crates/cache/src/registry.rs",
         item: "POLICIES",
         field: "name",
         pages: Pages::Page("docs/cache.md"),
     },
     Registry {
-        source: "crates/devices/src/lib.rs",
+        source: "crates/devices/src/registry.rs",
         item: "MODELS",
         field: "name",
         pages: Pages::Page("docs/devices.md"),
@@ -48,13 +48,13 @@ const REGISTRIES: &[Registry] = &[
         pages: Pages::Page("docs/workloads.md"),
     },
     Registry {
-        source: "crates/executor/src/policy.rs",
+        source: "crates/executor/src/rules.rs",
         item: "ALL",
         field: "0",
         pages: Pages::Page("docs/executor.md"),
     },
     Registry {
-        source: "crates/lab/src/host/sim.rs",
+        source: "crates/lab/src/host/parts.rs",
         item: "FILE_SYSTEMS",
         field: "0",
         pages: Pages::Page("docs/scenarios.md"),

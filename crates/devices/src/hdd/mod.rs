@@ -34,7 +34,7 @@ mod read_buffer;
 mod tests;
 mod write_cache;
 
-use crate::{DeviceModel, DeviceRequest, Finished};
+use crate::model::{DeviceModel, DeviceRequest, Finished};
 use geometry::{Geometry, SECTOR_BYTES, SeekCurve, Stretch, Track};
 use parameters::HddParameters;
 use plimsoll_core::{DeviceProfile, Operation, Span, Time};
@@ -268,8 +268,8 @@ impl Hdd {
         self.served(command.token, done);
     }
 
-    /// Ends what the arm did for the host. Nothing is decided before `done`, so nothing that is decided later can be done
-    /// earlier.
+    /// Ends what the arm did for the host. Nothing is decided before `done`, so nothing that is decided later can be
+    /// done earlier.
     fn served(&mut self, token: u64, done: Time) {
         self.free_at = self.free_at.max(done);
         self.serving_until = self.free_at;

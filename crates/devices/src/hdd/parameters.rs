@@ -46,8 +46,8 @@ pub struct HddParameters {
     pub read_segments: usize,
     /// Volatile write cache; 0 for write-through.
     pub write_cache_bytes: u64,
-    /// Random requests of 4 KiB per second with `outstanding_max` outstanding, reads or writes, whichever are slower, as
-    /// `validate` measures them.
+    /// Random requests of 4 KiB per second with `outstanding_max` outstanding, reads or writes, whichever are slower,
+    /// as `validate` measures them.
     pub worst_case_runs_per_second: f64,
     /// Bytes per second of one stream at the rim.
     pub sequential_bytes_per_second: f64,
@@ -119,8 +119,8 @@ pub const DESKSTAR_120: HddParameters = HddParameters {
     seek_full_stroke_us: 14_700,
     // Specification 4.4.2.3: 1.4 ms.
     head_switch_us: 1_400,
-    // Specification 4.4.2.2: writes take 1.0 ms more. Left out: such drives came with their write cache on, where writes
-    // are no slower than reads, and the paper promises its 112 IOPS to both.
+    // Specification 4.4.2.2: writes take 1.0 ms more. Left out: such drives came with their write cache on, where
+    // writes are no slower than reads, and the paper promises its 112 IOPS to both.
     write_settle_us: 0,
     // Fitted to 112 IOPS: the drive has no queue and begins only now to decode; the specification allows 0.5 ms.
     seek_start_us: 350,
@@ -128,8 +128,8 @@ pub const DESKSTAR_120: HddParameters = HddParameters {
     command_overhead_us: 100,
     // Ultra ATA/100.
     interface_bytes_per_second: 100_000_000,
-    // The paper's drive has no queue of its own; Linux' one-way elevator ordered the 10 requests in front of it, which is
-    // worth about as much as the best of 5.
+    // The paper's drive has no queue of its own; Linux' one-way elevator ordered the 10 requests in front of it, which
+    // is worth about as much as the best of 5.
     window: 5,
     age_max_us: 500_000,
     // Data sheet: 8 MB buffer.

@@ -55,8 +55,8 @@ impl Queue {
     }
 
     /// Where in the queue the command stands that goes next at `now`: the oldest if it has been looked at for too long,
-    /// otherwise the one of the window that can be had soonest, the older of equals. `access_before` says when a command
-    /// can be had, or nothing if that is not before the time it is given: it may stop there. O(window).
+    /// otherwise the one of the window that can be had soonest, the older of equals. `access_before` says when a
+    /// command can be had, or nothing if that is not before the time it is given: it may stop there. O(window).
     pub fn next_position(&self, now: Time, access_before: impl Fn(&Command, Time) -> Option<Time>) -> Option<usize> {
         let (_, seen) = self.commands.front()?;
         let (mut soonest, mut position) = (Time::MAX, 0);

@@ -119,8 +119,8 @@ impl Books {
         self.running_since_ns.store(now.as_nanos(), Relaxed);
     }
 
-    /// A run ended: `None` if it is done, else with how it will come back; a suspended one does so when it is woken, and one that gave
-    /// way does so before its slice `is_spent`.
+    /// A run ended: `None` if it is done, else with how it will come back; a suspended one does so when it is woken,
+    /// and one that gave way does so before its slice `is_spent`.
     pub(super) fn ended(&self, ran: Span, again: Option<Arrival>, is_spent: bool) {
         self.running_since_ns.store(0, Relaxed);
         add(&self.busy_ns, ran.as_nanos());

@@ -1,10 +1,10 @@
 //! The three queues, shared by threads without a lock on the fast path.
 //!
-//! A queue is bounded by how many requests there may be at all, so that its memory is taken once. Requests with a deadline have a
-//! lock: they alone are ordered, and few.
+//! A queue is bounded by how many requests there may be at all, so that its memory is taken once. Requests with a
+//! deadline have a lock: they alone are ordered, and few.
 //!
-//! By the rule of [`Queues`], except that threads which take at the same moment do not see each other: with N of them up to N - 1 more that
-//! have a deadline may go one after the other.
+//! By the rule of [`Queues`], except that threads which take at the same moment do not see each other: with N of them
+//! up to N - 1 more that have a deadline may go one after the other.
 
 use crate::queues::{Queues, URGENT_IN_A_ROW_MAX, Waiting};
 use crate::{QUEUES, Queue};

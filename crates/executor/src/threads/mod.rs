@@ -1,9 +1,10 @@
 //! The half that runs: service threads, and requests as futures.
 //!
-//! **Intuition.** A request is a future. When it lacks something it is `Pending`, and its thread goes on with another one; what
-//! it lacked wakes it, and it comes to a queue again as the policy says. At a [`checkpoint`](crate::checkpoint) it gives its thread back when the
-//! slice is spent. **Rule.** Each thread draws and serves on its own; they share the queues, which have no lock for requests without
-//! a deadline, and counters of how deep these are. **Complication.** Sleeping and waking: [`idle`].
+//! **Intuition.** A request is a future. When it lacks something it is `Pending`, and its thread goes on with another
+//! one; what it lacked wakes it, and it comes to a queue again as the policy says. At a
+//! [`checkpoint`](crate::checkpoint) it gives its thread back when the slice is spent. **Rule.** Each thread draws and
+//! serves on its own; they share the queues, which have no lock for requests without a deadline, and counters of how
+//! deep these are. **Complication.** Sleeping and waking: [`idle`].
 //!
 //! **A thread that hands in a request spins for no service thread.** It may be real-time, as an engine's thread is, and
 //! have preempted on its own processor the very thread that it would wait for. Then it would spin until the kernel
@@ -87,8 +88,8 @@ struct Shared<F> {
     rules: Rules,
     /// Slices and weights.
     policy: Policy,
-    /// Under [`Rules::Adaptive`]: the sorts that wait low, as the thread had it that chose last. Each counts for itself: they
-    /// serve the same queues, so what one sees is what all see.
+    /// Under [`Rules::Adaptive`]: the sorts that wait low, as the thread had it that chose last. Each counts for
+    /// itself: they serve the same queues, so what one sees is what all see.
     low: CachePadded<AtomicU16>,
     lines: Lines<Queued<F>>,
     idle: Idle,
@@ -135,8 +136,8 @@ impl<F: Future<Output = ()> + Send + 'static> Shared<F> {
     }
 }
 
-/// Service threads that run requests of type `F`. When it is dropped, its threads end after the run that they are in, and
-/// what is not done is dropped; what is suspended, when its last waker is.
+/// Service threads that run requests of type `F`. When it is dropped, its threads end after the run that they are in,
+/// and what is not done is dropped; what is suspended, when its last waker is.
 pub struct Executor<F: Future<Output = ()> + Send + 'static> {
     shared: Arc<Shared<F>>,
     threads: Vec<JoinHandle<()>>,
@@ -174,8 +175,8 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> {
         Ok(executor)
     }
 
-    /// Takes a request, which should be done by `deadline` on CLOCK_MONOTONIC if it has one. O(1), O(log those with a deadline)
-    /// with one; from any thread.
+    /// Takes a request, which should be done by `deadline` on CLOCK_MONOTONIC if it has one. O(1), O(log those with a
+    /// deadline) with one; from any thread.
     ///
     /// # Errors
     /// [`Full`], with the request, if as many as allowed are not done yet.

@@ -1,8 +1,8 @@
 //! A request's view of its time slice: where it may be asked to stop.
 //!
-//! The thread that runs a request keeps the end of its slice for it. At a *checkpoint*, which a request passes between the heavy steps
-//! of its work (a checksum, a compression, a large copy), a request whose slice is spent gives its thread back and is run again from
-//! there.
+//! The thread that runs a request keeps the end of its slice for it. At a *checkpoint*, which a request passes between
+//! the heavy steps of its work (a checksum, a compression, a large copy), a request whose slice is spent gives its
+//! thread back and is run again from there.
 
 use super::clock;
 use plimsoll_core::Time;
@@ -24,17 +24,17 @@ pub fn is_slice_spent() -> bool {
     ends != Time::MAX && clock::now() >= ends
 }
 
-/// A place where a request may be preempted: it goes on at once, or, if its slice is spent, when its turn comes again. Outside
-/// of an executor's threads it always goes on.
+/// A place where a request may be preempted: it goes on at once, or, if its slice is spent, when its turn comes again.
+/// Outside of an executor's threads it always goes on.
 ///
 /// It reads the clock, some 20 ns: once for each heavy step is often enough.
 pub fn checkpoint() -> Checkpoint {
     Checkpoint { has_stopped: false, stops_always: false }
 }
 
-/// A place where a request stops in any case, and goes on when its turn comes again: for maintenance, between steps that others would
-/// wait for. A slice of the maintenance queue ends there if a client's request waits, so where none does it goes on at once. Outside
-/// of an executor's threads it always goes on.
+/// A place where a request stops in any case, and goes on when its turn comes again: for maintenance, between steps
+/// that others would wait for. A slice of the maintenance queue ends there if a client's request waits, so where none
+/// does it goes on at once. Outside of an executor's threads it always goes on.
 pub fn give_way() -> Checkpoint {
     Checkpoint { has_stopped: false, stops_always: true }
 }

@@ -83,8 +83,9 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
         Ok(())
     }
 
-    /// Runs it until it is done, waits, or stops at a checkpoint, which `step` says beside what it is given. It was taken out of
-    /// a queue. Whatever it throws, while it runs or when it is dropped, ends the request and nothing else.
+    /// Runs it until it is done, waits, or stops at a checkpoint, which `step` says beside what it is given. It was
+    /// taken out of a queue. Whatever it throws, while it runs or when it is dropped, ends the request and nothing
+    /// else.
     pub(super) fn run(
         self: &Arc<Task<F>>,
         step: impl FnOnce(&mut dyn FnMut() -> Poll<()>) -> (Poll<()>, bool),
@@ -97,8 +98,8 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
         let mut has_panicked = false;
         let (outcome, is_preempted) = step(&mut || {
             let Some(future) = future.as_mut() else { return Poll::Ready(()) };
-            // SAFETY: the future lies in an `Arc` that is never taken apart while there is a future in it: `renew`, the only
-            // other one to reach it, needs that it has ended. It is dropped where it is.
+            // SAFETY: the future lies in an `Arc` that is never taken apart while there is a future in it: `renew`, the
+            // only other one to reach it, needs that it has ended. It is dropped where it is.
             let future = unsafe { Pin::new_unchecked(future) };
             // What it leaves behind when it panics is its own: no thread polls it again.
             contained(|| future.poll(&mut context)).unwrap_or_else(|| {

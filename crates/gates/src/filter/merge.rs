@@ -1,7 +1,7 @@
 //! A container's own seccomp profile with the gates in it.
 //!
-//! A runtime loads one profile, and libseccomp keeps no two actions for one call and the same arguments. So the gates' rules are not put
-//! beside the profile's but in the place of those that allow the same call:
+//! A runtime loads one profile, and libseccomp keeps no two actions for one call and the same arguments. So the gates'
+//! rules are not put beside the profile's but in the place of those that allow the same call:
 //!
 //! | the profile | merged |
 //! | --- | --- |
@@ -32,7 +32,8 @@ const CONDITIONS: [&str; 3] = ["args", "includes", "excludes"];
 pub struct Merged {
     /// For `linux.seccomp`, or for whatever the profile was for.
     pub profile: Value,
-    /// Gated calls that are not notified, because the profile does something else with them than to allow or refuse them.
+    /// Gated calls that are not notified, because the profile does something else with them than to allow or refuse
+    /// them.
     pub not_notified: Vec<&'static str>,
 }
 
@@ -43,8 +44,8 @@ fn refused(problem: impl Into<String>) -> GateError {
 }
 
 impl Filter {
-    /// Puts the gates into a profile that a container has already; see the [module's text](self). `listener_path` and `metadata` as of
-    /// [`oci_profile`](Self::oci_profile).
+    /// Puts the gates into a profile that a container has already; see the [module's text](self). `listener_path` and
+    /// `metadata` as of [`oci_profile`](Self::oci_profile).
     ///
     /// # Errors
     /// It is no profile, or it notifies another program: a container has one listener.
@@ -79,8 +80,9 @@ impl Filter {
         Ok(Merged { profile: Value::Object(profile), not_notified: merging.not_notified })
     }
 
-    /// What becomes of a call that was allowed on these conditions. libseccomp compares an argument once in a rule: where the profile
-    /// looks at the gates' own, all that it allows is notified, which is more than needed and holds no call longer.
+    /// What becomes of a call that was allowed on these conditions. libseccomp compares an argument once in a rule:
+    /// where the profile looks at the gates' own, all that it allows is notified, which is more than needed and holds
+    /// no call longer.
     fn rules_within(self, call: &GatedCall, conditions: &Object, is_allowed_otherwise: bool) -> Vec<Object> {
         let notified = |compared: &[Value]| with(&and(conditions, compared), &json!({ "action": NOTIFY }));
         let Some((alternatives, otherwise)) = self.comparisons_of(call) else { return vec![notified(&[])] };
@@ -104,8 +106,8 @@ struct Merging {
 }
 
 impl Merging {
-    /// Puts what `rules_within` makes of the conditions on which a call was allowed in their place. It is asked for rules that allow the
-    /// rest, too, unless the default does.
+    /// Puts what `rules_within` makes of the conditions on which a call was allowed in their place. It is asked for
+    /// rules that allow the rest, too, unless the default does.
     fn gate(&mut self, name: &'static str, rules_within: impl Fn(&Object, bool) -> Vec<Object>) {
         let allows_by_default = self.default == ALLOW;
         let (of_call, others): (Vec<_>, Vec<_>) =

@@ -86,8 +86,8 @@ fn argument() -> impl Strategy<Value = u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-    /// Broken on purpose and seen red: a gated call is allowed without its conditions; the rest is not allowed; a refused call is notified;
-    /// what the profile logs is notified.
+    /// Broken on purpose and seen red: a gated call is allowed without its conditions; the rest is not allowed; a
+    /// refused call is notified; what the profile logs is notified.
     #[test]
     fn what_was_refused_is_refused_and_what_was_allowed_is_notified_or_allowed(
         profile in profiles(),

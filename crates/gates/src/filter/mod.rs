@@ -5,8 +5,8 @@
 //!
 //! - Reads and writes through the descriptors 0 to 2 are notified only if that is asked for: usually they lead to a
 //!   terminal or a log. [`Launch`](crate::Launch) asks for it where one of them is a file.
-//! - A process that installs a filter of its own is notified whatever its classes, unless its shim has stood aside before: that may make
-//!   system calls at a closed gate that the process does not allow itself.
+//! - A process that installs a filter of its own is notified whatever its classes, unless its shim has stood aside
+//!   before: that may make system calls at a closed gate that the process does not allow itself.
 //! - `io_uring_setup` and its kin do not exist behind the gate (ENOSYS): a ring's calls are never seen by a filter.
 //!   Programs that use rings fall back, as on an old kernel.
 //! - System calls of another architecture, 32-bit ones on x86-64, would have other numbers: a process that makes one is

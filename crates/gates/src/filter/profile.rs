@@ -44,8 +44,8 @@ impl Filter {
         }
     }
 
-    /// What is compared of a call to find out whether to notify it: it is if one of the first holds, and not if the last does. `None`: it
-    /// always is.
+    /// What is compared of a call to find out whether to notify it: it is if one of the first holds, and not if the
+    /// last does. `None`: it always is.
     pub(super) fn comparisons_of(self, call: &GatedCall) -> Option<(Vec<Value>, Value)> {
         match (call.condition, self.descriptor_above_standard(call)) {
             // A comparison under a mask has one outcome; so one for each bit.

@@ -62,14 +62,14 @@ pub(crate) const REFUSED: [(i64, &str); 3] = [
     (libc::SYS_io_uring_register, "io_uring_register"),
 ];
 
-/// A call by which a process may install a seccomp filter of its own: its number, and up to which value its first argument says so, and
-/// from which.
+/// A call by which a process may install a seccomp filter of its own: its number, and up to which value its first
+/// argument says so, and from which.
 pub(crate) const RESTRICTING: [(i64, u32, u32); 2] = [
     (libc::SYS_seccomp, libc::SECCOMP_SET_MODE_STRICT, libc::SECCOMP_SET_MODE_FILTER),
     (libc::SYS_prctl, libc::PR_SET_SECCOMP as u32, libc::PR_SET_SECCOMP as u32),
 ];
-/// In the sixth argument of such a call: the process has no gates any more that it would have to be told to leave (`shim/aside.h`). The
-/// kernel does not look at that argument.
+/// In the sixth argument of such a call: the process has no gates any more that it would have to be told to leave
+/// (`shim/aside.h`). The kernel does not look at that argument.
 pub(crate) const STOOD_ASIDE: u32 = u32::from_le_bytes(*b"PrGl");
 pub(crate) const STOOD_ASIDE_ARGUMENT: usize = 5;
 

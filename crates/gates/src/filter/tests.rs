@@ -139,7 +139,8 @@ fn every_call_is_in_the_table_once_and_the_program_fits() {
     assert!(Filter::new(GateClasses::ALL).program().len() <= 4096);
 }
 
-/// The calls that must not pass by, written down here and nowhere else: the table is not asked, which the property above does.
+/// The calls that must not pass by, written down here and nowhere else: the table is not asked, which the property
+/// above does.
 const WRITES: &[i64] = &[
     libc::SYS_write,
     libc::SYS_pwrite64,

@@ -38,7 +38,8 @@ mod tests {
     }
 
     impl Doors {
-        /// As listeners are: beginning with the one after the last. How often each was looked at, and whether more wait.
+        /// As listeners are: beginning with the one after the last. How often each was looked at, and whether more
+        /// wait.
         fn turn(&mut self, budget: usize) -> (BTreeMap<u64, usize>, bool) {
             let ready = self.waiting.iter().filter(|(_, calls)| **calls > 0).map(|(&id, _)| id);
             let (before, after): (Vec<_>, Vec<_>) = ready.partition(|&id| id <= self.last);

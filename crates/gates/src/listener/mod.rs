@@ -222,8 +222,8 @@ impl Listener {
         self.held.contains_key(&id) && kernel::is_valid(self.descriptor.as_fd(), id.0)
     }
 
-    /// Looks at up to `count_max` of the calls that are held, beginning behind `after`, and forgets those that wait no more, because
-    /// they were killed or interrupted.
+    /// Looks at up to `count_max` of the calls that are held, beginning behind `after`, and forgets those that wait no
+    /// more, because they were killed or interrupted.
     pub(crate) fn take_gone(&mut self, after: Option<CallId>, count_max: usize) -> Looks {
         let from = after.map_or(Unbounded, Excluded);
         let looked: Vec<CallId> = self.held.range((from, Unbounded)).map(|(&id, _)| id).take(count_max).collect();

@@ -37,7 +37,8 @@ pub struct Turn {
     pub has_more: bool,
     /// When to hear a listener that is left to its keeper until then. Its waiting calls are not announced once more.
     pub again_at: Option<Time>,
-    /// Processes that are about to install filters of their own, and wait until they are resumed: see [`Received::Restricts`].
+    /// Processes that are about to install filters of their own, and wait until they are resumed: see
+    /// [`Received::Restricts`].
     pub restricting: Vec<(ListenerId, CallId)>,
     /// Listeners that keepers brought back from an earlier agent.
     pub returned: Vec<(ListenerId, Registration)>,
@@ -133,8 +134,9 @@ impl Listeners {
         self.due.insert((time, id, call));
     }
 
-    /// Looks at up to `budget` held calls, beginning after those that were looked at before, and forgets the ones that wait no more,
-    /// because they were killed or interrupted. Says which, and whether there are more to look at until all were.
+    /// Looks at up to `budget` held calls, beginning after those that were looked at before, and forgets the ones that
+    /// wait no more, because they were killed or interrupted. Says which, and whether there are more to look at until
+    /// all were.
     pub fn take_gone(&mut self, budget: usize) -> (Vec<(ListenerId, CallId)>, bool) {
         let mut gone = Vec::new();
         let (first, mut left) = (self.seen, budget);
@@ -169,9 +171,9 @@ impl Listeners {
         wait_for(&mut polled, timeout)
     }
 
-    /// Looks at the listeners in turn, `budget` times in all. `decide` is asked about each call: held calls wait until they are
-    /// resumed. When the `lease` ([`GateWords::lease`](crate::GateWords::lease)) has run out nothing is received: the
-    /// keepers do, and for a moment after it is renewed they may still.
+    /// Looks at the listeners in turn, `budget` times in all. `decide` is asked about each call: held calls wait until
+    /// they are resumed. When the `lease` ([`GateWords::lease`](crate::GateWords::lease)) has run out nothing is
+    /// received: the keepers do, and for a moment after it is renewed they may still.
     ///
     /// # Errors
     /// The kernel cannot poll, or a call that is due cannot be answered.

@@ -1,8 +1,8 @@
 //! Whether an agent's lease has lasted while a test looked.
 //!
-//! A tenant beyond its limit is held as long as the agent says that it lives. Where the agent gets no processor for half a second
-//! no tenant is held any more, and that is right. So a test's assertions about held tenants may fail then, and the test runs again
-//! then, and only then.
+//! A tenant beyond its limit is held as long as the agent says that it lives. Where the agent gets no processor for
+//! half a second no tenant is held any more, and that is right. So a test's assertions about held tenants may fail
+//! then, and the test runs again then, and only then.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use plimsoll_core::{Span, Time};

@@ -1,4 +1,5 @@
-//! What the tests of the gates share: tenants that count their calls, an agent, and a look at the call each thread waits in.
+//! What the tests of the gates share: tenants that count their calls, an agent, and a look at the call each thread
+//! waits in.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use plimsoll_core::{AccountId, Span, Time};

@@ -1,6 +1,6 @@
-//! The calls that gates know, each as a job of `only.h` that does nothing else which a gate knows: by class, with the number that the
-//! kernel has for what the C library makes of it. This list is written down here and nowhere else: the gates' own list is not
-//! asked.
+//! The calls that gates know, each as a job of `only.h` that does nothing else which a gate knows: by class, with the
+//! number that the kernel has for what the C library makes of it. This list is written down here and nowhere else: the
+//! gates' own list is not asked.
 
 use plimsoll_gates::GateClass::{self, Metadata, Read, Sync, Write};
 

@@ -46,7 +46,8 @@ impl Runtime {
     }
 
     fn command(&self) -> Command {
-        // crun does not run beside a hierarchy of both versions, nor without it in a namespace that it cannot look into.
+        // crun does not run beside a hierarchy of both versions, nor without it in a namespace that it cannot look
+        // into.
         let unmount = "if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi";
         let script = match self.cgroups {
             Cgroups::None | Cgroups::Version1 => unmount,

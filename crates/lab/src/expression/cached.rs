@@ -1,13 +1,13 @@
 //! Figures of the cache before a machine's device.
 
-use super::functions::{Answer, each, fail, wanted};
+use super::answers::{Answer, each, fail, wanted};
 use super::runs::Runs;
 use plimsoll_core::class::CLASSES;
 use plimsoll_sim::cached_volume::{CacheFigures, ClassCounts};
 use rhai::{Dynamic, Engine};
 
 /// One count of a class.
-type Count = fn(&ClassCounts) -> u64;
+type ClassCount = fn(&ClassCounts) -> u64;
 
 /// Classes from one number to another.
 #[derive(Clone, Copy)]
@@ -27,7 +27,7 @@ impl Range {
         }
     }
 
-    fn sum(self, figures: &CacheFigures, of: Count) -> u64 {
+    fn sum(self, figures: &CacheFigures, of: ClassCount) -> u64 {
         figures.classes[self.first..=self.last].iter().map(of).sum()
     }
 }
@@ -60,7 +60,7 @@ pub(super) fn register(engine: &mut Engine) {
             held.map(Dynamic::from)
         })
     });
-    let parts: [(&str, Count); 2] = [("read_part", |counts| counts.reads), ("write_part", |counts| counts.writes)];
+    let parts: [(&str, ClassCount); 2] = [("read_part", |counts| counts.reads), ("write_part", |counts| counts.writes)];
     for (name, count) in parts {
         engine.register_fn(name, move |runs: &mut Runs, source: Dynamic, first: Dynamic, last: Dynamic| {
             let range = Range::of(&first, &last)?;

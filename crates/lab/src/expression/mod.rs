@@ -13,6 +13,7 @@
 //! figures: each figure is 1. So a name that does not exist, a wrong kind or too many arguments are found before
 //! anything runs.
 
+mod answers;
 mod cached;
 mod functions;
 mod runs;
@@ -78,7 +79,7 @@ impl Expression {
     pub fn number(&self, context: &Context) -> Result<f64, String> {
         let value = self.value(context)?;
         let kind = value.type_name();
-        functions::number(&value).ok_or_else(|| format!("{} instead of a number", spoken(kind)))
+        answers::number(&value).ok_or_else(|| format!("{} instead of a number", spoken(kind)))
     }
 
     /// The points that it is: a curve, or an array of numbers, which stand at 0, 1, 2 and so on.
@@ -92,7 +93,7 @@ impl Expression {
         }
         let kind = value.type_name();
         let items = value.into_array().map_err(|_| format!("{} instead of points", spoken(kind)))?;
-        let numbers = items.iter().enumerate().map(|(index, item)| Some((index as f64, functions::number(item)?)));
+        let numbers = items.iter().enumerate().map(|(index, item)| Some((index as f64, answers::number(item)?)));
         numbers.collect::<Option<_>>().ok_or_else(|| "an array with other things than numbers instead of points".into())
     }
 }

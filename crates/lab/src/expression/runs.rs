@@ -1,6 +1,6 @@
 //! Variants as expressions see them: found by their labels, asked for figures.
 
-use crate::results::{KINDS, RunResult, Second, Series, latency_quantile};
+use crate::results::{CallSeries, KINDS, RunResult, Second, latency_quantile};
 use plimsoll_sim::cached_volume::CacheFigures;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -160,7 +160,7 @@ impl RunOf {
         }
         let Some(result) = self.measured()? else { return Ok(None) };
         let series = result.sources.get(source).and_then(|source| source.series(kind));
-        Ok(Some(series.map_or(&[], |series: &Series| series.window(window.from, window.to))))
+        Ok(Some(series.map_or(&[], |series: &CallSeries| series.window(window.from, window.to))))
     }
 
     /// A sum over the window, for each second of it.

@@ -1,7 +1,7 @@
 //! Clients that write files to a cluster of datanodes.
 
 use super::Accounts;
-use super::sim::Recorder;
+use super::recorder::Recorder;
 use crate::scenario::{ClusterSetup, Setup};
 use plimsoll_core::Time;
 use plimsoll_sim::Simulation;

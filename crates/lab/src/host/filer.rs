@@ -52,7 +52,8 @@ mod tests {
     use plimsoll_executor::Policy;
     use plimsoll_sim::filer::{PLATFORMS, Platform, WORKLOADS};
 
-    /// A log that is filled faster than any consistency point ends, and one that is never filled. Planted break: either figure is left out.
+    /// A log that is filled faster than any consistency point ends, and one that is never filled. Planted break: either
+    /// figure is left out.
     #[test]
     fn a_run_says_how_often_the_log_was_full_and_how_often_it_was_emptied() {
         let figures = |log_bytes| {

@@ -1,6 +1,7 @@
 //! Guests: machines whose disks are files of the host.
 
-use super::sim::{Recorder, file_system, scheduler, seed_of};
+use super::parts::{file_system, scheduler, seed_of};
+use super::recorder::Recorder;
 use super::{Accounts, process};
 use crate::scenario::{AccountSetup, GuestSetup, ProcessSetup, Setup};
 use plimsoll_core::Allocation;

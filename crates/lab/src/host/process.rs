@@ -1,7 +1,7 @@
 //! Processes: the steps of a workload as system calls of the simulated machine.
 
 use super::Accounts;
-use super::sim::Recorder;
+use super::recorder::Recorder;
 use crate::results::Source;
 use crate::scenario::{ProcessSetup, sized_source};
 use plimsoll_core::{AccountId, Deadlines, Span, Time};
@@ -121,7 +121,7 @@ pub(super) fn start<'a>(
         let specs: Vec<_> = plan.threads().collect();
         let active = plan.active();
         recorder.source(&one.name).borrow_mut().started = Some(Time::ZERO + active.start);
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(ProcessState {
             folder: folder(one),
             source: recorder.source(&one.name),
             recorder: recorder.clone(),
@@ -140,7 +140,7 @@ pub(super) fn start<'a>(
                 let steps = shared.plan.thread(number as u32);
                 let files = Rc::default();
                 let now = process.clone();
-                let runner = Runner { process, shared: shared.clone(), files, depth, unit: None, is_background };
+                let runner = ProcessThread { process, shared: shared.clone(), files, depth, unit: None, is_background };
                 runner.run(steps).await;
                 shared.end_thread(now.now());
             });
@@ -156,7 +156,7 @@ fn account_of(process: &ProcessSetup, thread: &str, accounts: &Accounts) -> Acco
 }
 
 /// What the threads of a process share.
-struct Shared {
+struct ProcessState {
     folder: String,
     plan: Plan,
     source: Rc<RefCell<Source>>,
@@ -164,22 +164,22 @@ struct Shared {
     /// The zero of the times in steps.
     origin: Time,
     stop: Time,
-    counters: RefCell<BTreeMap<u8, Rc<Post>>>,
+    counters: RefCell<BTreeMap<u8, Rc<TicketCounter>>>,
     running: Cell<usize>,
     setup: ProcessSetup,
 }
 
 /// A counter that threads post to and take from, served in the order in which they came.
 #[derive(Default)]
-struct Post {
+struct TicketCounter {
     value: Cell<u64>,
     next_ticket: Cell<u64>,
     waiting: RefCell<Vec<u64>>,
     queue: WaitQueue,
 }
 
-impl Shared {
-    fn counter(&self, counter: Counter) -> Rc<Post> {
+impl ProcessState {
+    fn counter(&self, counter: Counter) -> Rc<TicketCounter> {
         self.counters.borrow_mut().entry(counter.0).or_default().clone()
     }
 
@@ -188,7 +188,7 @@ impl Shared {
     }
 
     /// Counts a unit, and once more among those of its size, if they are counted apart.
-    fn record_unit(&self, now: Time, unit: Unit) {
+    fn record_unit(&self, now: Time, unit: PendingUnit) {
         self.record("unit", now, unit.since, unit.bytes);
         if let Some((size, _)) = self.setup.unit_sizes.iter().find(|(_, bytes)| *bytes == unit.bytes) {
             let source = self.recorder.source(&sized_source(&self.setup.name, unit.is_read, size));
@@ -208,7 +208,7 @@ type Files = Rc<RefCell<BTreeMap<FileIndex, Rc<File>>>>;
 
 /// What a user waits for.
 #[derive(Clone, Copy)]
-struct Unit {
+struct PendingUnit {
     /// When it began or was due.
     since: Time,
     /// Bytes that it moved so far.
@@ -218,25 +218,25 @@ struct Unit {
 }
 
 /// One thread.
-struct Runner {
+struct ProcessThread {
     process: Process,
-    shared: Rc<Shared>,
+    shared: Rc<ProcessState>,
     files: Files,
     /// Bounds the units outstanding.
     depth: Option<Rc<Semaphore>>,
     /// The unit that began and did not end.
-    unit: Option<Unit>,
+    unit: Option<PendingUnit>,
     is_background: bool,
 }
 
-impl Runner {
+impl ProcessThread {
     async fn run(mut self, mut steps: Thread) {
         self.process.sleep_until(self.shared.origin).await;
         while self.process.now() < self.shared.stop {
             let Some(step) = steps.next() else { break };
             match step {
                 Step::Begin { due, deadline: _ } => {
-                    self.unit = Some(Unit { since: self.wait_due(due).await, bytes: 0, is_read: true });
+                    self.unit = Some(PendingUnit { since: self.wait_due(due).await, bytes: 0, is_read: true });
                 }
                 Step::End => {
                     let unit = self.unit.take().expect("a unit that ends has begun");
@@ -321,7 +321,7 @@ impl Runner {
 }
 
 /// Makes a call, counts it, and answers with the bytes that it moved.
-async fn call(process: &Process, shared: &Shared, files: &Files, action: Action) -> u64 {
+async fn call(process: &Process, shared: &ProcessState, files: &Files, action: Action) -> u64 {
     const PLANNED: &str = "a plan names what exists";
     let path = |file: FileIndex| format!("{}/{}", shared.folder, shared.plan.file(file).path);
     let folder = |directory| format!("{}/{}", shared.folder, shared.plan.directory(directory));

@@ -3,55 +3,29 @@
 //! Files are prepared before the experiment starts, and the experiment starts at the next whole second after they are:
 //! its seconds are the machine's, shifted. What the preparation left in memory is written back before that.
 
+use super::parts::{file_system, scheduler, seed_of};
+use super::recorder::Recorder;
 use super::{Accounts, Host, HostError, cluster, filer, guest, process, tenant, utility};
-use crate::results::{PRIORITY_LEVELS, RunResult, Source};
+use crate::results::{PRIORITY_LEVELS, RunResult};
 use crate::scenario::{CacheSetup, MachineSetup, Setup};
 use plimsoll_cache::CacheConfig;
 use plimsoll_cache::units::UNIT_BYTES;
-use plimsoll_core::{Account, AccountTree, DeviceProfile, Priority, Scheduler, Span, Time};
+use plimsoll_core::{Account, AccountTree, Priority, Span, Time};
 use plimsoll_devices::DeviceModel;
-use plimsoll_sim::cache::PAGE_BYTES;
 use plimsoll_sim::cached_volume::{CacheFigures, CachedVolume, Elevator};
-use plimsoll_sim::fs::FileSystem;
-use plimsoll_sim::fs::ext4::{self, Ext4};
-use plimsoll_sim::fs::raw::Raw;
-use plimsoll_sim::fs::xfs::{self, Xfs};
 use plimsoll_sim::{Machine, MachineConfig, Simulation};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// File systems of the simulator.
-pub const FILE_SYSTEMS: &[&str] = &["raw", "ext4", "ext4-dioread-lock", "xfs"];
 /// How often it is looked whether the device is busy and what tags take: fine enough for runs of seconds, and rarer
 /// than most requests.
 const SAMPLE: Span = Span::from_millis(1);
-/// Tells the seeds of the machines of one run apart: 2^64 divided by the golden ratio, made odd.
-const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// The simulator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SimHost;
-
-/// What processes and tenants write their figures into, and when the experiment started.
-#[derive(Clone, Default)]
-pub(super) struct Recorder {
-    sources: Rc<RefCell<BTreeMap<String, Rc<RefCell<Source>>>>>,
-    pub(super) start: Rc<Cell<Time>>,
-}
-
-impl Recorder {
-    /// The figures of the processes or tenants of this name.
-    pub(super) fn source(&self, name: &str) -> Rc<RefCell<Source>> {
-        self.sources.borrow_mut().entry(name.to_owned()).or_default().clone()
-    }
-
-    /// The experiment's time: zero at its start.
-    pub(super) fn at(&self, now: Time) -> Time {
-        Time::ZERO + now.since(self.start.get())
-    }
-}
 
 impl Host for SimHost {
     fn name(&self) -> &'static str {
@@ -129,8 +103,8 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
     })
 }
 
-/// Runs processes until the end, or until they have ended, then one utility after the other; answers with what the cache counted
-/// meanwhile.
+/// Runs processes until the end, or until they have ended, then one utility after the other; answers with what the
+/// cache counted meanwhile.
 fn run_stages(
     simulation: &mut Simulation,
     setup: &Setup,
@@ -208,26 +182,6 @@ fn cached(
     let volume = CachedVolume::new(&config, policy, fast, store);
     let volume = volume.map_err(|error| HostError::Failed(format!("cache: {error}")))?;
     Ok((Box::new(volume.clone()), Some(volume)))
-}
-
-/// The seed of a run's `number`-th machine; that of the first is the run's.
-pub(super) fn seed_of(run: u64, number: usize) -> u64 {
-    run.wrapping_add(SEED_STEP.wrapping_mul(number as u64))
-}
-
-pub(super) fn scheduler(name: &str, device: &DeviceProfile) -> Box<dyn Scheduler> {
-    plimsoll_schedulers::build(name, device).expect("chosen by its name")
-}
-
-pub(super) fn file_system(name: &str, bytes: u64, journal_bytes: Option<u64>) -> Rc<dyn FileSystem> {
-    let journal_blocks = journal_bytes.map(|bytes| bytes / PAGE_BYTES);
-    match name {
-        "raw" => Rc::new(Raw::new(bytes)),
-        "ext4" => Ext4::new(bytes, ext4::Options { journal_blocks, ..ext4::Options::NOLOCK }),
-        "ext4-dioread-lock" => Ext4::new(bytes, ext4::Options { journal_blocks, ..ext4::Options::ORDERED }),
-        "xfs" => Xfs::new(bytes, xfs::Options::default()),
-        other => unreachable!("{other} is not among FILE_SYSTEMS"),
-    }
 }
 
 fn cpu_busy(machines: &[Machine]) -> Span {

@@ -1,7 +1,7 @@
 //! Tenants: block requests without a file system.
 
+use super::recorder::Recorder;
 use super::requests::Requests;
-use super::sim::Recorder;
 use super::{Accounts, HostError};
 use crate::results::Source;
 use crate::scenario::{Arrivals, Setup, TenantSetup};

@@ -1,13 +1,14 @@
 //! Utilities: what goes over the files of a process that has ended, with nothing of them in memory.
 //!
-//! `find` opens every directory and reads its names; it asks for the attributes of none, since the names say what is a directory
-//! (`d_type`, which find trusts since findutils 4.3). `tar` reads the files of whole directories one after the other and appends
-//! them, each behind a header of 512 bytes and filled up to 512, in records of 10 KiB (its default, `--blocking-factor=20`), to an archive
-//! on the same file system. `check` is `e2fsck -f`: it reads what [`FileSystem::check_order`] says, from the device itself.
+//! `find` opens every directory and reads its names; it asks for the attributes of none, since the names say what is a
+//! directory (`d_type`, which find trusts since findutils 4.3). `tar` reads the files of whole directories one after
+//! the other and appends them, each behind a header of 512 bytes and filled up to 512, in records of 10 KiB (its
+//! default, `--blocking-factor=20`), to an archive on the same file system. `check` is `e2fsck -f`: it reads what
+//! [`FileSystem::check_order`] says, from the device itself.
 //!
 //! [`FileSystem::check_order`]: plimsoll_sim::fs::FileSystem::check_order
 
-use super::sim::Recorder;
+use super::recorder::Recorder;
 use crate::scenario::{Tool, UtilitySetup};
 use plimsoll_core::{AccountId, Time};
 use plimsoll_sim::fs::InodeKind;

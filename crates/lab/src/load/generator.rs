@@ -1,10 +1,10 @@
 //! One rate for some time: sends what is due, takes what is answered.
 //!
-//! **The rule.** A request's latency runs from when it was due. It does not matter why it was sent later: because the server had as many
-//! as it is to have at once, because it took no more bytes, or because this process did not get its processor. Requests that are due in
-//! the *window* count, and all of them: at its end no new ones come, and those that are left are waited for. **The complication.** Far
-//! above the peak that would take for ever. A request without an answer ten seconds after the window counts with its
-//! wait until then.
+//! **The rule.** A request's latency runs from when it was due. It does not matter why it was sent later: because the
+//! server had as many as it is to have at once, because it took no more bytes, or because this process did not get its
+//! processor. Requests that are due in the *window* count, and all of them: at its end no new ones come, and those that
+//! are left are waited for. **The complication.** Far above the peak that would take for ever. A request without an
+//! answer ten seconds after the window counts with its wait until then.
 
 use super::LoadError;
 use super::mix::Request;
@@ -88,7 +88,7 @@ impl Latencies {
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct LoadOutcome {
     /// Of requests that were due in the window.
     pub reads: Latencies,
     pub writes: Latencies,
@@ -104,9 +104,9 @@ pub(super) struct Outcome {
     pub busy: f64,
 }
 
-struct Run<'a> {
+struct LoadRun<'a> {
     connection: &'a mut dyn Connection,
-    outcome: Outcome,
+    outcome: LoadOutcome,
     origin: Time,
     begin: Time,
     end: Time,
@@ -122,13 +122,13 @@ impl Course {
         connection: &mut dyn Connection,
         requests: impl Iterator<Item = Request>,
         progress: &mut dyn FnMut(f64),
-    ) -> Result<Outcome, LoadError> {
+    ) -> Result<LoadOutcome, LoadError> {
         let (origin, busy_before) = (connection.now(), connection.processor_time());
         let begin = origin + self.warm_up;
         let end = begin + self.window;
         let free = (0..self.slots).rev().collect();
         let sent = vec![None; self.slots as usize];
-        let mut run = Run { connection, outcome: Outcome::default(), origin, begin, end, free, sent };
+        let mut run = LoadRun { connection, outcome: LoadOutcome::default(), origin, begin, end, free, sent };
         run.until_done(requests, progress)?;
         let passed = run.connection.now().since(origin).as_secs_f64();
         let busy = run.connection.processor_time().saturating_sub(busy_before).as_secs_f64();
@@ -137,7 +137,7 @@ impl Course {
     }
 }
 
-impl Run<'_> {
+impl LoadRun<'_> {
     fn until_done(
         &mut self,
         requests: impl Iterator<Item = Request>,
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    fn run(server: &mut Server, per_second: f64, slots: u32) -> Result<Outcome, LoadError> {
+    fn run(server: &mut Server, per_second: f64, slots: u32) -> Result<LoadOutcome, LoadError> {
         let mix: Mix = "read random 4KiB".parse().unwrap();
         let requests = mix.requests(server.size_bytes(), per_second, 1)?;
         let course = Course { warm_up: Span::from_secs(1), window: Span::from_secs(10), slots };

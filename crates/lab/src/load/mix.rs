@@ -1,7 +1,7 @@
 //! What a load asks for: `spc1-like`, or the head of a workload without its file, such as `read random 4KiB`.
 //!
-//! Both are made by the crate `workloads` (`docs/workloads.md`), which draws places and Poisson arrivals from a seed. Here its
-//! files become parts of the target, one after the other.
+//! Both are made by the crate `workloads` (`docs/workloads.md`), which draws places and Poisson arrivals from a seed.
+//! Here its files become parts of the target, one after the other.
 
 use super::LoadError;
 use plimsoll_core::{ByteCount, Span};
@@ -80,7 +80,7 @@ impl Mix {
     ///
     /// # Errors
     /// The target is too small.
-    pub(super) fn requests(&self, size_bytes: u64, per_second: f64, seed: u64) -> Result<Requests, LoadError> {
+    pub(super) fn requests(&self, size_bytes: u64, per_second: f64, seed: u64) -> Result<MixRequests, LoadError> {
         let input = |error: String| LoadError::Input(format!("--mix {error}"));
         if self.is_spc1() && size_bytes < SPC1_BYTES_MIN {
             let (got, least) = (ByteCount(size_bytes), ByteCount(SPC1_BYTES_MIN));
@@ -100,19 +100,19 @@ impl Mix {
         for file in 0..plan.file_count() {
             starts.push(starts[file as usize] + plan.file(FileIndex(file)).bytes);
         }
-        Ok(Requests { thread: plan.thread(0), starts, stretch })
+        Ok(MixRequests { thread: plan.thread(0), starts, stretch })
     }
 }
 
 /// Requests, in the order in which they are due.
-pub(super) struct Requests {
+pub(super) struct MixRequests {
     thread: Thread,
     /// Where each file of the workload begins on the target.
     starts: Vec<u64>,
     stretch: f64,
 }
 
-impl Iterator for Requests {
+impl Iterator for MixRequests {
     type Item = Request;
 
     fn next(&mut self) -> Option<Request> {

@@ -4,9 +4,9 @@
 //! the queue that the server's users would see (*coordinated omission*). **Rule.** Requests are due at the times of a
 //! Poisson process of a given rate. What cannot be sent when it is due, because the server takes no more, is sent
 //! later, and its latency counts from when it was due.
-//! **Complication.** Above what the server can do, latencies grow as long as one measures. So a *sweep* looks for the *peak*, the
-//! rate at which the mean still stays below a bound (30 ms, as in SPC-1 and in the request executor's paper), and measures at parts
-//! of it.
+//! **Complication.** Above what the server can do, latencies grow as long as one measures. So a *sweep* looks for the
+//! *peak*, the rate at which the mean still stays below a bound (30 ms, as in SPC-1 and in the request executor's
+//! paper), and measures at parts of it.
 //!
 //! | module | what is in it |
 //! | --- | --- |
@@ -43,7 +43,8 @@ pub struct LoadOptions {
     pub target: TargetName,
     /// With what.
     pub mix: Mix,
-    /// Requests a second, one measurement each; none: the peak is looked for, from [`first_per_second`](Self::first_per_second) on.
+    /// Requests a second, one measurement each; none: the peak is looked for, from
+    /// [`first_per_second`](Self::first_per_second) on.
     pub rates: Vec<f64>,
     /// Where the search begins.
     pub first_per_second: f64,

@@ -1,6 +1,6 @@
 //! What comes of a load: a row for each rate, and a picture of latency over rate.
 
-use super::generator::{Latencies, Outcome};
+use super::generator::{Latencies, LoadOutcome};
 use crate::picture::{self, Drawing, DrawnPanel, DrawnSeries, Point};
 use crate::scenario::{PanelKind, Scale};
 use plimsoll_core::Span;
@@ -58,7 +58,8 @@ pub struct LoadRow {
     pub reads: PartRow,
     /// Writes alone.
     pub writes: PartRow,
-    /// How late requests were sent on average: because as many as allowed were under way, or because the generator was late.
+    /// How late requests were sent on average: because as many as allowed were under way, or because the generator was
+    /// late.
     pub sent_late_mean_seconds: Option<f64>,
     /// Processors that the generator used, 0 to 1; near 1 it was it that was measured.
     pub generator_busy: f64,
@@ -91,7 +92,7 @@ impl PartRow {
 }
 
 impl LoadRow {
-    pub(super) fn new(offered_per_second: f64, window: Span, outcome: &Outcome) -> LoadRow {
+    pub(super) fn new(offered_per_second: f64, window: Span, outcome: &LoadOutcome) -> LoadRow {
         let mut all = outcome.reads.clone();
         all.add(&outcome.writes);
         let seconds = window.as_secs_f64();
@@ -150,7 +151,7 @@ mod tests {
     /// Planted break that was seen red: 0.0, as it was.
     #[test]
     fn json_has_null_for_what_was_not_measured() {
-        let row = LoadRow::new(1.0, Span::from_secs(1), &Outcome::default());
+        let row = LoadRow::new(1.0, Span::from_secs(1), &LoadOutcome::default());
         let json = serde_json::to_value(&row).unwrap();
         let keys =
             ["mean", "p50", "p90", "p99", "p999", "longest", "sent_late_mean"].map(|key| format!("{key}_seconds"));

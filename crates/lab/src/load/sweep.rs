@@ -1,8 +1,9 @@
 //! Which rates are measured: those that were asked for, or those that find the peak and show the way to it.
 //!
-//! **The search.** The rate doubles until the mean latency is above the bound (or halves, if the first one already was); then the interval
-//! between the highest rate that was below and the lowest that was above is halved until its ends are within 5 % of each other. The
-//! *peak* is the highest that was below. **The ramp** behind it is SPC-1's: 10, 50, 80, 90 and 95 % of the peak.
+//! **The search.** The rate doubles until the mean latency is above the bound (or halves, if the first one already
+//! was); then the interval between the highest rate that was below and the lowest that was above is halved until its
+//! ends are within 5 % of each other. The *peak* is the highest that was below. **The ramp** behind it is SPC-1's: 10,
+//! 50, 80, 90 and 95 % of the peak.
 
 use plimsoll_core::Span;
 
@@ -47,8 +48,8 @@ impl Sweep {
         }
     }
 
-    /// What came of it: the mean of its latencies, and none if not a single request was due. That says nothing, of this rate
-    /// and of those below it.
+    /// What came of it: the mean of its latencies, and none if not a single request was due. That says nothing, of this
+    /// rate and of those below it.
     pub(super) fn measured(&mut self, per_second: f64, mean_seconds: Option<f64>) {
         match mean_seconds {
             Some(mean) if mean <= self.latency_max.as_secs_f64() => {

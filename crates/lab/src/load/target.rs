@@ -90,7 +90,7 @@ impl TargetName {
                     ClientOptions { export_name: uri.export_name.clone(), depth_max: slots, ..Default::default() };
                 let connect = |error| LoadError::Connect { target: text.clone(), error };
                 let client = Client::connect(&uri.address, &options).map_err(connect)?;
-                let server = Server { client, content, sent: 0, name: text.clone() };
+                let server = NbdServer { client, content, sent: 0, name: text.clone() };
                 server.check(mix)?;
                 Ok(Box::new(server))
             }
@@ -98,7 +98,8 @@ impl TargetName {
     }
 }
 
-/// Bytes that compress to a bit more than half, as data does that is worth compressing: half the words are random, half from a few.
+/// Bytes that compress to a bit more than half, as data does that is worth compressing: half the words are random, half
+/// from a few.
 fn content(bytes: usize) -> Vec<u8> {
     let mut random = Pcg64Mcg::new(1);
     let words: Vec<u64> = (0..WORDS).map(|_| random.next_u64()).collect();
@@ -110,7 +111,7 @@ fn content(bytes: usize) -> Vec<u8> {
 }
 
 /// An NBD server.
-struct Server {
+struct NbdServer {
     client: Client,
     content: Vec<u8>,
     /// Bytes that were written.
@@ -118,7 +119,7 @@ struct Server {
     name: String,
 }
 
-impl Server {
+impl NbdServer {
     /// Whether its export takes what the mix asks.
     fn check(&self, mix: &Mix) -> Result<(), LoadError> {
         let (name, export, lengths) = (&self.name, self.client.export(), mix.lengths());
@@ -141,7 +142,7 @@ impl Server {
     }
 }
 
-impl Connection for Server {
+impl Connection for NbdServer {
     fn size_bytes(&self) -> u64 {
         self.client.export().size_bytes
     }

@@ -13,13 +13,13 @@ const TICKS: f64 = 6.0;
 const LOG_FLOOR: f64 = 1e-9;
 
 /// An axis: where values stand, its range, and its ticks with their texts.
-pub(super) struct Axis {
+pub(super) struct ScaledAxis {
     pub(super) is_log: bool,
     pub(super) range: Range<f64>,
     pub(super) ticks: Vec<(f64, String)>,
 }
 
-impl Axis {
+impl ScaledAxis {
     pub(super) fn at(&self, value: f64) -> f64 {
         if self.is_log { value.max(LOG_FLOOR).log10() } else { value }
     }
@@ -29,7 +29,7 @@ impl Axis {
     }
 
     /// An axis that shows `values`, from zero on unless it is logarithmic.
-    pub(super) fn of_values(values: &[f64], is_log: bool) -> Axis {
+    pub(super) fn of_values(values: &[f64], is_log: bool) -> ScaledAxis {
         let highest = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
         if is_log {
             let lowest = values.iter().copied().filter(|&value| value > 0.0).fold(highest, f64::min);
@@ -38,19 +38,19 @@ impl Axis {
             let step = ((high - low) / TICKS).ceil().max(1.0);
             let count = ((high - low) / step).floor() as usize;
             let ticks = (0..=count).map(|tick| low + tick as f64 * step).map(|at| (at, short(10f64.powf(at))));
-            return Axis { is_log, range: low..high, ticks: ticks.collect() };
+            return ScaledAxis { is_log, range: low..high, ticks: ticks.collect() };
         }
         let lowest = values.iter().copied().fold(0.0, f64::min);
         let step = round_step((highest - lowest) / TICKS);
         let (low, high) = ((lowest / step).floor() * step, ((highest * 1.02) / step).ceil() * step);
         let count = ((high - low) / step).round() as usize;
         let ticks = (0..=count).map(|tick| low + tick as f64 * step).map(|at| (at, short(at)));
-        Axis { is_log, range: low..high, ticks: ticks.collect() }
+        ScaledAxis { is_log, range: low..high, ticks: ticks.collect() }
     }
 
     /// An axis with a tick at each of `places`.
-    pub(super) fn of_places(places: &[(f64, String)], is_log: bool) -> Axis {
-        let mut axis = Axis { is_log, range: 0.0..1.0, ticks: Vec::new() };
+    pub(super) fn of_places(places: &[(f64, String)], is_log: bool) -> ScaledAxis {
+        let mut axis = ScaledAxis { is_log, range: 0.0..1.0, ticks: Vec::new() };
         axis.ticks = places.iter().map(|(value, text)| (axis.at(*value), text.clone())).collect();
         let low = axis.ticks.iter().map(|tick| tick.0).fold(f64::INFINITY, f64::min);
         let high = axis.ticks.iter().map(|tick| tick.0).fold(f64::NEG_INFINITY, f64::max);
@@ -79,9 +79,9 @@ impl Axis {
     }
 
     /// So many places for names, at 0, 1, 2 and so on. The names are drawn by themselves.
-    pub(super) fn of_names(count: usize) -> Axis {
+    pub(super) fn of_names(count: usize) -> ScaledAxis {
         let ticks = (0..count).map(|index| (index as f64, String::new())).collect();
-        Axis { is_log: false, range: -0.5..count as f64 - 0.5, ticks }
+        ScaledAxis { is_log: false, range: -0.5..count as f64 - 0.5, ticks }
     }
 
     pub(super) fn text(&self, at: f64) -> String {
@@ -142,16 +142,16 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_cover_the_values() {
-        let texts = |axis: &Axis| axis.ticks.iter().map(|tick| tick.1.clone()).collect::<Vec<_>>();
-        let axis = Axis::of_values(&[3.0, 97.0], false);
+        let texts = |axis: &ScaledAxis| axis.ticks.iter().map(|tick| tick.1.clone()).collect::<Vec<_>>();
+        let axis = ScaledAxis::of_values(&[3.0, 97.0], false);
         assert_eq!(texts(&axis), ["0", "20", "40", "60", "80", "100"]);
         assert_eq!(axis.range, 0.0..100.0);
-        let axis = Axis::of_values(&[0.02, 300.0], true);
+        let axis = ScaledAxis::of_values(&[0.02, 300.0], true);
         assert_eq!(texts(&axis), ["0.01", "0.1", "1", "10", "100", "1000"]);
         assert_eq!(axis.at(100.0), 2.0);
         assert_eq!(axis.clamped(1e9), 3.0);
         assert_eq!([0.11, 0.2, 0.3, 7.0].map(round_step), [0.2, 0.2, 0.5, 10.0]);
-        assert!(Axis::of_values(&[], true).range.end.is_finite());
+        assert!(ScaledAxis::of_values(&[], true).range.end.is_finite());
     }
 
     /// Loads of a scenario that lie close together at the end. Planted break: all texts stay.
@@ -159,7 +159,7 @@ mod tests {
     fn texts_of_ticks_are_not_on_top_of_each_other() {
         let texts = |places: &[f64]| {
             let places: Vec<_> = places.iter().map(|place| (*place, place.to_string())).collect();
-            Axis::of_places(&places, false).ticks.into_iter().map(|tick| tick.1).collect::<Vec<_>>()
+            ScaledAxis::of_places(&places, false).ticks.into_iter().map(|tick| tick.1).collect::<Vec<_>>()
         };
         let shown = texts(&[24000.0, 32020.0, 39980.0, 42000.0, 44020.0, 45600.0, 47040.0, 48000.0]);
         assert_eq!(shown, ["24000", "32020", "39980", "", "44020", "", "", "48000"]);

@@ -158,7 +158,7 @@ struct Replay {
     error: Option<ReplayError>,
 }
 
-type Shared = Rc<RefCell<Replay>>;
+type SharedReplay = Rc<RefCell<Replay>>;
 
 /// Replays `reader` from beginning to end.
 ///
@@ -185,7 +185,7 @@ pub fn replay(reader: Reader, options: &ReplayOptions) -> Result<ReplayReport, R
     }
 }
 
-fn build(reader: Reader, options: &ReplayOptions) -> Result<(Simulation, Shared), ReplayError> {
+fn build(reader: Reader, options: &ReplayOptions) -> Result<(Simulation, SharedReplay), ReplayError> {
     const SEED: u64 = 1;
     let unknown = |what, got: &str, allowed: Vec<&str>| ReplayError::Name {
         what,
@@ -240,7 +240,7 @@ fn build(reader: Reader, options: &ReplayOptions) -> Result<(Simulation, Shared)
     Ok((simulation, Rc::new(RefCell::new(replay))))
 }
 
-async fn open(replay: Shared, machine: Machine, speed: f64) {
+async fn open(replay: SharedReplay, machine: Machine, speed: f64) {
     let mut first = None;
     loop {
         let next = replay.borrow_mut().next();
@@ -253,7 +253,7 @@ async fn open(replay: Shared, machine: Machine, speed: f64) {
     }
 }
 
-async fn closed(replay: Shared, machine: Machine) {
+async fn closed(replay: SharedReplay, machine: Machine) {
     loop {
         let next = replay.borrow_mut().next();
         let Some((_, session, bio)) = next else { break };
@@ -266,7 +266,7 @@ fn scaled(span: Span, speed: f64) -> Span {
     if speed == 1.0 { span } else { Span::from_nanos((span.as_nanos() as f64 / speed) as u64) }
 }
 
-async fn send(replay: &Shared, machine: &Machine, session: usize, bio: Bio) {
+async fn send(replay: &SharedReplay, machine: &Machine, session: usize, bio: Bio) {
     let (operation, length) = (bio.operation, u64::from(bio.length));
     let timing = machine.perform(bio).await;
     let mut replay = replay.borrow_mut();

@@ -1,11 +1,11 @@
 //! A recorded trace through every policy of the cache, at several sizes at once.
 //!
-//! The trace is read twice, in bounded memory: once to learn how large its volumes are and how many blocks it touches, once for
-//! all caches together. A cache sees blocks only; time does not pass between two of them.
+//! The trace is read twice, in bounded memory: once to learn how large its volumes are and how many blocks it touches,
+//! once for all caches together. A cache sees blocks only; time does not pass between two of them.
 //!
-//! **The syncer** writes back two units for each block that is accessed, while it is awake: it keeps up with any load, but a
-//! burst of writes keeps it busy for a while, and as long the classes that come in while it sleeps go past the cache. A real
-//! store is slower in a burst and faster in a pause.
+//! **The syncer** writes back two units for each block that is accessed, while it is awake: it keeps up with any load,
+//! but a burst of writes keeps it busy for a while, and as long the classes that come in while it sleeps go past the
+//! cache. A real store is slower in a burst and faster in a pause.
 
 mod footprint;
 
@@ -103,7 +103,8 @@ pub struct CacheRow {
     pub write_hit_percent: Option<f64>,
     /// Per cent of the blocks that were not in it and did not come in.
     pub past_percent: Option<f64>,
-    /// Per cent of all blocks moved that the syncer moved: out of the cache and to the store, two for each unit cleaned.
+    /// Per cent of all blocks moved that the syncer moved: out of the cache and to the store, two for each unit
+    /// cleaned.
     pub syncer_percent: Option<f64>,
     /// Units written back.
     pub cleaned: u64,
@@ -207,7 +208,8 @@ impl Run {
     }
 }
 
-/// Replays the trace that `open` opens, twice; `progress` is told after each some how many blocks were replayed of how many.
+/// Replays the trace that `open` opens, twice; `progress` is told after each some how many blocks were replayed of how
+/// many.
 ///
 /// # Errors
 /// What is wrong with the trace or the options.
@@ -312,7 +314,8 @@ mod tests {
     use plimsoll_cache::policies;
     use plimsoll_traces::ReadOptions;
 
-    /// 40 rounds over 100 blocks of volume 0, and after each block one of volume 1 that is written and never seen again.
+    /// 40 rounds over 100 blocks of volume 0, and after each block one of volume 1 that is written and never seen
+    /// again.
     fn open() -> Result<Reader, TraceError> {
         let lines = (0..40 * 100).map(|number: u64| {
             let (block, other) = (number % 100 * 8, number * 8);

@@ -1,7 +1,7 @@
 //! The section of a real database: `[database.NAME]`.
 
 use super::model::DatabaseSetup;
-use super::setup::NAME;
+use super::words::NAME;
 use crate::tpch::{SCALES, sql};
 use plimsoll_core::ByteCount;
 use plimsoll_settings::{Place, Problem, Section};

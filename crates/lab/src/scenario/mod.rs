@@ -6,6 +6,7 @@
 
 mod database;
 mod filer;
+mod kernel;
 pub mod library;
 pub mod model;
 mod read;
@@ -13,16 +14,15 @@ mod setup;
 mod several;
 mod utilities;
 mod variants;
+mod words;
 
 pub use model::*;
 pub use plimsoll_sim::MachineConfig;
 pub use plimsoll_sim::guest::CacheMode;
 pub use plimsoll_sim::numa::ThrottleLock;
 
-use crate::expression::{Context, Outcome, RunOf, Window};
-use crate::results::CLIENTS;
+use crate::expression::{Context, Outcome, RunOf};
 use plimsoll_settings::{ConfigurationError, LineIndex, Problem, Section, file, quoted, suggest, syntax};
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
@@ -262,35 +262,4 @@ fn line_of(table: &DeTable<'_>, lines: &LineIndex, path: &[&str]) -> usize {
         table = value.get_ref().as_table();
     }
     line
-}
-
-impl Setup {
-    /// The names of processes, databases, tenants and writers.
-    pub fn sources(&self) -> BTreeSet<String> {
-        let processes = self.processes.iter().map(|process| &process.name);
-        let tenants = self.tenants.iter().map(|tenant| &tenant.name);
-        let writers = self.writers.iter().map(|writer| &writer.name);
-        let database = self.database.iter().flat_map(DatabaseSetup::sources);
-        let utilities = self.utilities.iter().map(|utility| &utility.name);
-        let sized = self.processes.iter().flat_map(|process| {
-            let sizes = process.unit_sizes.iter();
-            sizes.flat_map(|(size, _)| [true, false].map(|is_read| sized_source(&process.name, is_read, size)))
-        });
-        let clients = self.filer.iter().map(|_| CLIENTS.to_owned());
-        processes
-            .chain(tenants)
-            .chain(writers)
-            .chain(utilities)
-            .cloned()
-            .chain(sized)
-            .chain(database)
-            .chain(clients)
-            .collect()
-    }
-
-    /// The seconds that figures are of unless they say otherwise.
-    pub fn window(&self) -> Window {
-        let to = (self.duration.as_secs_f64().floor() as usize).max(1);
-        Window { from: (self.warm_up.as_secs_f64().ceil() as usize).min(to - 1), to }
-    }
 }

@@ -1,7 +1,8 @@
 //! What a scenario says, after it was checked.
 
 use crate::claim::{ClaimOn, Relation};
-use crate::expression::Expression;
+use crate::expression::{Expression, Window};
+use crate::results::CLIENTS;
 use plimsoll_cache::PolicyEntry;
 use plimsoll_core::{Allocation, Deadlines, Operation, Span};
 use plimsoll_executor::Policy;
@@ -12,6 +13,7 @@ use plimsoll_sim::filer::{self, Platform};
 use plimsoll_sim::guest::CacheMode;
 use plimsoll_sim::numa::ThrottleLock;
 use plimsoll_workloads::Workload;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// A scenario.
@@ -127,8 +129,8 @@ pub struct MachineSetup {
     pub config: MachineConfig,
 }
 
-/// Another scheduler that takes turns with the machine's, which has the first one: what two schedulers make of a device that is faster
-/// in one minute than in the next can be told apart by turns of seconds, and not by runs.
+/// Another scheduler that takes turns with the machine's, which has the first one: what two schedulers make of a device
+/// that is faster in one minute than in the next can be told apart by turns of seconds, and not by runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alternate {
     /// A scheduler.
@@ -175,7 +177,7 @@ pub struct FilerSetup {
     /// On what.
     pub platform: Platform,
     /// What clients ask for.
-    pub workload: filer::Workload,
+    pub workload: filer::FilerWorkload,
     /// Requests a second.
     pub per_second: f64,
     /// Which request runs, and for how long.
@@ -234,7 +236,8 @@ pub struct ProcessSetup {
     pub file_deadlines: Vec<(String, Deadlines)>,
     /// Whether its directories and files are in the root, and not in a directory of its own.
     pub is_in_root: bool,
-    /// Whether the files that are there at the start were written, through the page cache and whatever cache is below it.
+    /// Whether the files that are there at the start were written, through the page cache and whatever cache is below
+    /// it.
     pub is_written_before: bool,
     /// Units of so many bytes are counted apart too, as [`sized_source`] names them: text and bytes.
     pub unit_sizes: Vec<(String, u64)>,
@@ -311,7 +314,8 @@ pub struct TenantSetup {
     pub name: String,
     /// The session that it is in.
     pub account: String,
-    /// The trace whose requests it sends one after the other; then `length`, `is_random` and `read_percent` say nothing.
+    /// The trace whose requests it sends one after the other; then `length`, `is_random` and `read_percent` say
+    /// nothing.
     pub trace: Option<PathBuf>,
     /// Bytes of a request.
     pub length: u32,
@@ -451,4 +455,35 @@ pub struct Series {
     pub y: Expression,
     /// The paper's points; for bars x counts from 0.
     pub paper: Vec<(f64, f64)>,
+}
+
+impl Setup {
+    /// The names of processes, databases, tenants and writers.
+    pub fn sources(&self) -> BTreeSet<String> {
+        let processes = self.processes.iter().map(|process| &process.name);
+        let tenants = self.tenants.iter().map(|tenant| &tenant.name);
+        let writers = self.writers.iter().map(|writer| &writer.name);
+        let database = self.database.iter().flat_map(DatabaseSetup::sources);
+        let utilities = self.utilities.iter().map(|utility| &utility.name);
+        let sized = self.processes.iter().flat_map(|process| {
+            let sizes = process.unit_sizes.iter();
+            sizes.flat_map(|(size, _)| [true, false].map(|is_read| sized_source(&process.name, is_read, size)))
+        });
+        let clients = self.filer.iter().map(|_| CLIENTS.to_owned());
+        processes
+            .chain(tenants)
+            .chain(writers)
+            .chain(utilities)
+            .cloned()
+            .chain(sized)
+            .chain(database)
+            .chain(clients)
+            .collect()
+    }
+
+    /// The seconds that figures are of unless they say otherwise.
+    pub fn window(&self) -> Window {
+        let to = (self.duration.as_secs_f64().floor() as usize).max(1);
+        Window { from: (self.warm_up.as_secs_f64().ceil() as usize).min(to - 1), to }
+    }
 }

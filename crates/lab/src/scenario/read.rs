@@ -1,7 +1,8 @@
 //! The sections that say what a scenario is about, what is measured and what is drawn.
 
 use super::model::*;
-use super::setup::{self, SPAN};
+use super::setup;
+use super::words::SPAN;
 use crate::claim::{self, ClaimOn, Relation};
 use crate::expression::Expression;
 use plimsoll_core::Span;

@@ -1,16 +1,16 @@
-//! The sections that say what is run: `[machine]`, `[account.*]`, `[process.*]`, `[tenant.*]`; those of several machines
-//! are in [`super::several`].
+//! The sections that say what is run: `[machine]`, `[account.*]`, `[process.*]`, `[tenant.*]`; those of several
+//! machines are in [`super::several`].
 
+use super::kernel::{LENGTH_BYTES_MAX, kernel, scheduler, schedulers};
 use super::model::*;
 use super::utilities::{self, cache, sizes};
+use super::words::{NAME, SPAN, VOLUME, is_volume};
 use super::{database, filer, several};
 use crate::host::Accounts;
 use crate::host::live::KERNEL_SCHEDULERS;
 use plimsoll_core::{Allocation, ByteCount, Deadlines, Rate, Span};
 use plimsoll_settings::allocation::deadlines;
 use plimsoll_settings::{Place, Problem, Section, allocation, quoted, suggest};
-use plimsoll_sim::MachineConfig;
-use plimsoll_sim::cache::PAGE_BYTES;
 use plimsoll_sim::numa::{NODES_MAX, ThrottleLock};
 use plimsoll_workloads::{FileIndex, Workload, WorkloadError};
 use std::collections::BTreeSet;
@@ -20,35 +20,21 @@ use std::path::PathBuf;
 const BELOW_THE_KERNELS: &str = "noop";
 const ACCOUNTS_MAX: usize = 100_000;
 const PROCESSES_MAX: usize = 10_000;
-const CORES_MAX: u64 = 1024;
 /// Files of a process with deadlines of their own.
 const FILE_DEADLINES_MAX: usize = 1000;
-/// Files of a workload among which those with deadlines are looked for: the million of the mail server, which is the largest
-/// pool of a paper, and a workload may have 2^36.
+/// Files of a workload among which those with deadlines are looked for: the million of the mail server, which is the
+/// largest pool of a paper, and a workload may have 2^36.
 const FILES_SEARCHED_MAX: u64 = 1 << 20;
 /// Files that a message names at the most.
 const FILES_NAMED_MAX: usize = 8;
 const DEPTH_MAX: u64 = 65_536;
-const REQUESTS_MAX: u64 = 1 << 20;
-/// Longest request of a tenant: what a device model takes without a thought. Bytes.
-const LENGTH_BYTES_MAX: u64 = 64 << 20;
 const SECTOR_BYTES: u64 = 512;
-const MEMORY_BYTES_MIN: u64 = 16 << 20;
-/// What the file systems need for themselves.
-const VOLUME_BYTES_MIN: u64 = 256 << 20;
-const VOLUME_BYTES_UNIT: u64 = 1 << 20;
-/// Largest folio: what one entry of a page table's second level maps (`MAX_PAGECACHE_ORDER`).
-const FOLIO_BYTES_MAX: u64 = 2 << 20;
-pub(super) const VOLUME: &str = "a multiple of 1MiB, at least 256MiB";
 
 /// Locks of the throttling layer, as a scenario has them.
 const THROTTLE_LOCKS: [(&str, ThrottleLock); 3] =
     [("none", ThrottleLock::None), ("container", ThrottleLock::Container), ("shared", ThrottleLock::Shared)];
 
-pub(super) const SPAN: &str = "a time such as \"30s\"";
-const SIZE: &str = "a size such as \"16GiB\"";
 const RATE: &str = "a rate such as \"45 runs/s\"";
-pub(super) const NAME: &str = "the name of an account";
 
 /// Reads everything that is run; `None` if something is wrong.
 pub(super) fn read(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Setup> {
@@ -120,7 +106,7 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
     section.require("scheduler", "the name of a scheduler", problems);
     let device = section.choice("device", &models, problems);
     let scheduler = scheduler(&mut section, problems);
-    let file_system = section.choice("file_system", crate::host::sim::FILE_SYSTEMS, problems);
+    let file_system = section.choice("file_system", crate::host::parts::FILE_SYSTEMS, problems);
     let volume = section.quantity("volume", VOLUME, problems, is_volume);
     let journal = section.quantity("journal", JOURNAL, problems, is_journal);
     let own_disk = section.quantity("own_disk", VOLUME, problems, is_volume);
@@ -176,14 +162,6 @@ fn machine(file: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<Machin
     })
 }
 
-pub(super) fn scheduler(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Option<&'static str> {
-    section.choice("scheduler", &schedulers(), problems)
-}
-
-fn schedulers() -> Vec<&'static str> {
-    plimsoll_schedulers::registry().iter().map(|entry| entry.name).collect()
-}
-
 /// Turns of two schedulers, seconds.
 const TURN_SECONDS: u64 = 2;
 const TURN_SECONDS_MAX: u64 = 3600;
@@ -191,48 +169,6 @@ const JOURNAL: &str = "a multiple of 1MiB from 4MiB to 1GiB";
 
 fn is_journal(size: &ByteCount) -> bool {
     size.0.is_multiple_of(1 << 20) && (4 << 20..=1 << 30).contains(&size.0)
-}
-
-/// Whether a file system can be on so many bytes.
-pub(super) fn is_volume(size: &ByteCount) -> bool {
-    size.0 >= VOLUME_BYTES_MIN && size.0.is_multiple_of(VOLUME_BYTES_UNIT)
-}
-
-/// The keys that say what memory, cores and kernel are like.
-pub(super) fn kernel(section: &mut Section<'_>, problems: &mut Vec<Problem>) -> MachineConfig {
-    let mut config = MachineConfig::default();
-    let is_memory = |size: &ByteCount| size.0 >= MEMORY_BYTES_MIN;
-    set(&mut config.memory_bytes, section.quantity("memory", "a size of at least 16MiB", problems, is_memory), |s| s.0);
-    set(&mut config.cores, section.integer("cores", 1..=CORES_MAX, problems), |n| n as u32);
-    let percent = |section: &mut Section<'_>, key, problems: &mut Vec<Problem>| section.integer(key, 1..=100, problems);
-    set(&mut config.dirty_ratio, percent(section, "dirty_ratio", problems), |n| n as u32);
-    set(&mut config.dirty_background_ratio, percent(section, "dirty_background_ratio", problems), |n| n as u32);
-    let span = |section: &mut Section<'_>, key, problems: &mut Vec<Problem>| {
-        section.quantity(key, "a time above zero", problems, |span| *span > Span::ZERO)
-    };
-    set(&mut config.dirty_expire, span(section, "dirty_expire", problems), |s| s);
-    set(&mut config.dirty_writeback_interval, span(section, "dirty_writeback_interval", problems), |s| s);
-    set(&mut config.has_flusher, section.boolean("flusher", problems), |is| is);
-    set(&mut config.has_stable_pages, section.boolean("stable_pages", problems), |is| is);
-    let is_folio = |size: &ByteCount| size.0.is_power_of_two() && (PAGE_BYTES..=FOLIO_BYTES_MAX).contains(&size.0);
-    const FOLIO: &str = "a power of two from 4KiB to 2MiB";
-    set(&mut config.folio_bytes_max, section.quantity("folio_max", FOLIO, problems, is_folio), |s| s.0);
-    set(&mut config.read_ahead_bytes, section.quantity("read_ahead", SIZE, problems, |_| true), |s: ByteCount| s.0);
-    set(&mut config.cpu.call, span(section, "call_cost", problems), |s| s);
-    set(&mut config.cpu.page_read, span(section, "page_read_cost", problems), |s| s);
-    set(&mut config.cpu.page_write, span(section, "page_write_cost", problems), |s| s);
-    let is_request = |size: &ByteCount| (4096..=LENGTH_BYTES_MAX).contains(&size.0) && size.0.is_multiple_of(4096);
-    const REQUEST: &str = "a multiple of 4KiB from 4KiB to 64MiB";
-    set(&mut config.request_bytes_max, section.quantity("request_max", REQUEST, problems, is_request), |s| s.0 as u32);
-    set(&mut config.requests_max, section.integer("requests", 1..=REQUESTS_MAX, problems), |n| n as u32);
-    config
-}
-
-/// Overwrites a default with what the file says, if it says anything.
-fn set<T, V>(place: &mut T, value: Option<V>, convert: impl FnOnce(V) -> T) {
-    if let Some(value) = value {
-        *place = convert(value);
-    }
 }
 
 /// An account before its members are known.

@@ -1,7 +1,8 @@
 //! The sections of several machines: `[guest.*]`, and `[cluster]` with `[writer.*]`.
 
+use super::kernel::{kernel, scheduler};
 use super::model::*;
-use super::setup::{NAME, SPAN, VOLUME, is_volume, kernel, scheduler};
+use super::words::{NAME, SPAN, VOLUME, is_volume};
 use plimsoll_core::{ByteCount, Rate, Span};
 use plimsoll_settings::{Place, Problem, Section, quoted, suggest};
 use plimsoll_sim::cluster::ClusterConfig;
@@ -49,7 +50,7 @@ fn guest(
         _ => CacheMode::Writeback,
     };
     let scheduler = scheduler(&mut section, problems).unwrap_or("noop");
-    let file_system = section.choice("file_system", crate::host::sim::FILE_SYSTEMS, problems).unwrap_or("ext4");
+    let file_system = section.choice("file_system", crate::host::parts::FILE_SYSTEMS, problems).unwrap_or("ext4");
     let config = kernel(&mut section, problems);
     users.push((section.finish(problems), account.clone()));
     Some(GuestSetup { name, account, disk_bytes: disk?.0, cache, scheduler, file_system, config })

@@ -1,7 +1,7 @@
 //! The sections of a cached volume: `[cache]`, `[utility.*]`, and the sizes that a process's units are counted by.
 
 use super::model::*;
-use super::setup::NAME;
+use super::words::NAME;
 use plimsoll_core::ByteCount;
 use plimsoll_settings::scheme::{self, NamedScheme};
 use plimsoll_settings::{Place, Problem, Section, quoted, suggest};

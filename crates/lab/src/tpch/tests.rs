@@ -107,5 +107,5 @@ fn equal_seeds_give_equal_bytes_and_others_others() {
 fn a_reader_who_has_gone_is_told_at_once() {
     let mut small = [0; 16];
     let error = Generator::new(SCALE, 1).write(Table::Part, &mut &mut small[..]).unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+    assert_eq!(error.kind(), std::io::ErrorKind::WriteZero);
 }

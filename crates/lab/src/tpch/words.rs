@@ -1,4 +1,5 @@
-//! The words that rows are made of: where a query asks for some, they are those of the TPC-H specification (clauses 4.2.2.13 and 4.2.3).
+//! The words that rows are made of: where a query asks for some, they are those of the TPC-H specification (clauses
+//! 4.2.2.13 and 4.2.3).
 
 pub(super) const CONTAINER_SIZES: [&str; 5] = ["SM", "LG", "MED", "JUMBO", "WRAP"];
 pub(super) const CONTAINERS: [&str; 8] = ["CASE", "BOX", "BAG", "JAR", "PKG", "PACK", "CAN", "DRUM"];

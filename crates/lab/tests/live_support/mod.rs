@@ -1,4 +1,5 @@
-//! What the tests of the live host share: a host whose processes are this test binary once more, and what must be as before.
+//! What the tests of the live host share: a host whose processes are this test binary once more, and what must be as
+//! before.
 
 use plimsoll_lab::host::live::{LiveHost, ProcessProgram, serve_process};
 use plimsoll_lab::host::{Host, HostError};

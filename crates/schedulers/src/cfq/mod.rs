@@ -23,7 +23,7 @@ mod trees;
 use parameters::*;
 use plimsoll_core::{Account, AccountId, BlockRequest, Completion, DeviceProfile, Dispatch, Operation, Priority};
 use plimsoll_core::{RequestId, Scheduler, Span, Time};
-use queue::{IoClass, Queue, Slice, Workload};
+use queue::{CfqQueue, IoClass, Slice, Workload};
 use std::collections::{BTreeMap, VecDeque};
 use trees::ServiceTrees;
 
@@ -31,7 +31,7 @@ use trees::ServiceTrees;
 const ASYNC_QUEUES: usize = 2 * LEVELS as usize + 1;
 
 /// A request that the device has.
-struct AtDevice {
+struct DispatchedRequest {
     /// `None` for a flush.
     queue: Option<usize>,
     arrived: Time,
@@ -54,7 +54,7 @@ pub struct Cfq {
     slice_idle: Span,
     outstanding_max: usize,
     /// The shared ones, then one for each session, by number.
-    queues: Vec<Queue>,
+    queues: Vec<CfqQueue>,
     trees: ServiceTrees,
     /// The queue that has the slice. It stands in its tree until the slice ends, even if it is empty.
     active: Option<usize>,
@@ -67,7 +67,7 @@ pub struct Cfq {
     queued: usize,
     flushes: VecDeque<BlockRequest>,
     has_just_flushed: bool,
-    at_device: BTreeMap<RequestId, AtDevice>,
+    at_device: BTreeMap<RequestId, DispatchedRequest>,
     /// Asynchronous, synchronous.
     in_flight: [u32; 2],
     /// When a synchronous request that had waited too long completed.
@@ -88,7 +88,7 @@ impl Cfq {
             is_rotational: device.is_rotational,
             slice_idle: if device.is_rotational { SLICE_IDLE } else { Span::ZERO },
             outstanding_max: device.outstanding_max.max(1) as usize,
-            queues: (0..ASYNC_QUEUES as u8).map(|level| Queue::new(of_level(level), false)).collect(),
+            queues: (0..ASYNC_QUEUES as u8).map(|level| CfqQueue::new(of_level(level), false)).collect(),
             trees: ServiceTrees::default(),
             active: None,
             idle_until: None,
@@ -108,7 +108,7 @@ impl Cfq {
     fn sync_queue(&mut self, session: AccountId) -> usize {
         let index = ASYNC_QUEUES + session.index();
         while self.queues.len() <= index {
-            self.queues.push(Queue::new(Priority::default(), true));
+            self.queues.push(CfqQueue::new(Priority::default(), true));
         }
         index
     }
@@ -281,14 +281,14 @@ impl Cfq {
         let request = queue.take(now).ok_or(Dispatch::Nothing)?;
         self.queued -= 1;
         self.in_flight[usize::from(queue.is_sync)] += 1;
-        self.at_device.insert(request.id, AtDevice { queue: Some(index), arrived: request.arrived });
+        self.at_device.insert(request.id, DispatchedRequest { queue: Some(index), arrived: request.arrived });
         self.end_slice_if_dispatched_enough(now, index);
         Ok(request)
     }
 
     fn flush(&mut self) -> Option<BlockRequest> {
         let flush = self.flushes.pop_front()?;
-        self.at_device.insert(flush.id, AtDevice { queue: None, arrived: flush.arrived });
+        self.at_device.insert(flush.id, DispatchedRequest { queue: None, arrived: flush.arrived });
         Some(flush)
     }
 }
@@ -311,7 +311,7 @@ impl Scheduler for Cfq {
         if self.active == Some(index) {
             self.end_slice(now, false);
         }
-        self.queues[index] = Queue::new(Priority::default(), true);
+        self.queues[index] = CfqQueue::new(Priority::default(), true);
     }
 
     fn request_added(&mut self, now: Time, request: BlockRequest) {
@@ -361,7 +361,7 @@ impl Scheduler for Cfq {
     }
 
     fn request_completed(&mut self, now: Time, completion: &Completion) {
-        let Some(AtDevice { queue, arrived }) = self.at_device.remove(&completion.id) else { return };
+        let Some(DispatchedRequest { queue, arrived }) = self.at_device.remove(&completion.id) else { return };
         self.stop_idling_if_over(now);
         let Some(index) = queue else { return };
         let queue = &mut self.queues[index];

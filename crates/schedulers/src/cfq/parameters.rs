@@ -1,4 +1,5 @@
-//! What Linux's CFQ was tuned to: every constant with its name in `block/cfq-iosched.c` (Linux 3.2 to 4.x, `HZ` = 1000).
+//! What Linux's CFQ was tuned to: every constant with its name in `block/cfq-iosched.c` (Linux 3.2 to 4.x, `HZ` =
+//! 1000).
 
 use plimsoll_core::Span;
 

@@ -1,10 +1,10 @@
 //! One queue of CFQ: a process's synchronous requests, or all processes' asynchronous ones of one priority.
 //!
-//! **Intuition.** Inside its slice a queue has the disk for itself and goes through its requests by place, as an elevator
-//! does. **Rule.** The nearest request ahead goes first; one a little behind may, at twice its distance; otherwise the
-//! sweep begins again at the lowest place. Once a slice the oldest request goes first if it has waited too long.
-//! **Complication.** The queue remembers how its process behaves (how far apart its requests lie, how long it thinks
-//! between them), because only for some processes it is worth to keep the disk idle until they ask again.
+//! **Intuition.** Inside its slice a queue has the disk for itself and goes through its requests by place, as an
+//! elevator does. **Rule.** The nearest request ahead goes first; one a little behind may, at twice its distance;
+//! otherwise the sweep begins again at the lowest place. Once a slice the oldest request goes first if it has waited
+//! too long. **Complication.** The queue remembers how its process behaves (how far apart its requests lie, how long it
+//! thinks between them), because only for some processes it is worth to keep the disk idle until they ask again.
 
 use super::parameters::*;
 use plimsoll_core::{BlockRequest, Operation, Priority, RequestId, Span, Time};
@@ -65,7 +65,7 @@ pub enum Slice {
 }
 
 /// See the module's text.
-pub struct Queue {
+pub struct CfqQueue {
     pub priority: Priority,
     pub is_sync: bool,
     /// With the number of arrival.
@@ -91,9 +91,9 @@ pub struct Queue {
     pub think: ThinkTime,
 }
 
-impl Queue {
-    pub fn new(priority: Priority, is_sync: bool) -> Queue {
-        Queue {
+impl CfqQueue {
+    pub fn new(priority: Priority, is_sync: bool) -> CfqQueue {
+        CfqQueue {
             priority,
             is_sync,
             by_place: BTreeMap::new(),
@@ -249,7 +249,7 @@ mod tests {
         Time::ZERO + Span::from_millis(milliseconds)
     }
 
-    fn add(queue: &mut Queue, id: u64, operation: Operation, offset: u64, now: Time) {
+    fn add(queue: &mut CfqQueue, id: u64, operation: Operation, offset: u64, now: Time) {
         let request = BlockRequest::new(RequestId(id), AccountId(1), operation, offset, 4096, now);
         queue.add(now, request, SLICE_IDLE, true);
     }
@@ -267,7 +267,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_cheapest_place_goes_first(places in proptest::collection::vec(0u64..20_000, 1..40), start in 0u64..20_000) {
-            let mut queue = Queue::new(Priority::default(), true);
+            let mut queue = CfqQueue::new(Priority::default(), true);
             queue.position = start << 12;
             let mut oracle: Vec<u64> = places.iter().map(|place| place << 12).collect();
             places.iter().enumerate().for_each(|(id, place)| add(&mut queue, id as u64, Operation::Read, place << 12, at(0)));
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn one_overdue_request_a_slice_goes_first() {
-        let mut queue = Queue::new(Priority::default(), true);
+        let mut queue = CfqQueue::new(Priority::default(), true);
         (0..3).for_each(|id| add(&mut queue, id, Operation::Read, (9 - id) << 30, at(0)));
         add(&mut queue, 3, Operation::Read, 0, at(100));
         queue.begin();
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_queue_is_seeky_after_five_seeks_and_no_longer_idled_for_unless_it_is_deep() {
-        let mut queue = Queue::new(Priority::default(), true);
+        let mut queue = CfqQueue::new(Priority::default(), true);
         for id in 0..6u64 {
             assert!(queue.is_idled_for && !queue.is_seeky(), "the first is no seek, {id} more are not enough");
             add(&mut queue, id, Operation::Read, (id % 2 + 1) << 30, at(id));
@@ -312,11 +312,11 @@ mod tests {
 
     #[test]
     fn neither_synchronous_writes_nor_long_thinkers_nor_the_idle_class_are_idled_for() {
-        let mut writes = Queue::new(Priority::default(), true);
+        let mut writes = CfqQueue::new(Priority::default(), true);
         add(&mut writes, 0, Operation::Write, 4096, at(0));
         assert!(!writes.is_idled_for);
         for (think_ms, is_idled_for) in [(2, true), (12, false)] {
-            let mut queue = Queue::new(Priority::default(), true);
+            let mut queue = CfqQueue::new(Priority::default(), true);
             for id in 0..20 {
                 add(&mut queue, id, Operation::Read, id << 12, at(id * think_ms));
                 queue.take(at(id * think_ms));
@@ -324,6 +324,6 @@ mod tests {
             }
             assert_eq!(queue.is_idled_for, is_idled_for, "{think_ms} ms");
         }
-        assert!(!Queue::new(Priority::Idle, true).is_idled_for);
+        assert!(!CfqQueue::new(Priority::Idle, true).is_idled_for);
     }
 }

@@ -1,7 +1,7 @@
 //! Slices: how long they are, when they begin and end, and which queue's is next.
 
 use super::*;
-use trees::Key;
+use trees::TreeKey;
 
 /// The slice of a queue of this level before it is scaled (`cfq_prio_slice`), ns.
 fn nominal_slice_ns(is_sync: bool, level: u8) -> i64 {
@@ -9,15 +9,15 @@ fn nominal_slice_ns(is_sync: bool, level: u8) -> i64 {
     normal_ns + normal_ns / SLICE_SCALE * (LEVEL_NORMAL - i64::from(level))
 }
 
-fn level_of(queue: &Queue) -> u8 {
+fn level_of(queue: &CfqQueue) -> u8 {
     match queue.priority {
         Priority::RealTime(level) | Priority::Level(level) => level,
         Priority::Idle => LEVELS - 1,
     }
 }
 
-fn key(now: Time) -> Key {
-    now.as_nanos() as Key
+fn key(now: Time) -> TreeKey {
+    now.as_nanos() as TreeKey
 }
 
 impl Cfq {
@@ -41,7 +41,8 @@ impl Cfq {
     }
 
     /// How much later than a queue of the highest priority this one is put back, ns: for each other queue by as much as
-    /// its slice is shorter, so that it misses turns too (`cfq_slice_offset`, which does not count a queue that is new).
+    /// its slice is shorter, so that it misses turns too (`cfq_slice_offset`, which does not count a queue that is
+    /// new).
     fn offset_ns(&self, index: usize) -> i64 {
         let others = self.trees.busy().0.saturating_sub(1) as i64;
         others * (self.slice_ns(self.queues[index].class(), true, 0) - self.slice_of(index))
@@ -53,7 +54,7 @@ impl Cfq {
         let offset_ns = self.offset_ns(index);
         let key = if class == IoClass::Idle {
             self.trees.remove(index);
-            self.trees.last_idle().unwrap_or(key(now)) + IDLE_DELAY.as_nanos() as Key
+            self.trees.last_idle().unwrap_or(key(now)) + IDLE_DELAY.as_nanos() as TreeKey
         } else {
             key(now) + offset_ns - std::mem::take(&mut self.queues[index].residue_ns)
         };
@@ -64,7 +65,7 @@ impl Cfq {
     pub(super) fn enlist_first(&mut self, now: Time, index: usize) {
         let (class, workload) = (self.queues[index].class(), self.queues[index].workload());
         let first = self.trees.first(class, workload).map_or(key(now), |(key, _)| key);
-        self.trees.put(index, class, workload, first - FRONT.as_nanos() as Key);
+        self.trees.put(index, class, workload, first - FRONT.as_nanos() as TreeKey);
     }
 
     /// The first completion begins the slice's time (`cfq_set_prio_slice`).
@@ -83,8 +84,8 @@ impl Cfq {
         self.queues[index].slice = Slice::Running(now, end);
     }
 
-    /// Takes the disk from the active queue (`__cfq_slice_expired`). What is left of its slice counts for the next if it
-    /// `keeps_rest`.
+    /// Takes the disk from the active queue (`__cfq_slice_expired`). What is left of its slice counts for the next if
+    /// it `keeps_rest`.
     pub(super) fn end_slice(&mut self, now: Time, keeps_rest: bool) {
         self.idle_until = None;
         let Some(index) = self.active.take() else { return };
@@ -137,8 +138,8 @@ impl Cfq {
         }
     }
 
-    /// Chooses the kind of queues to serve, and for how long: its part of the target latency by the number of its queues
-    /// (`choose_wl_class_and_type`).
+    /// Chooses the kind of queues to serve, and for how long: its part of the target latency by the number of its
+    /// queues (`choose_wl_class_and_type`).
     fn choose_workload(&mut self, now: Time, class: IoClass) {
         let (served_class, served) = self.serving;
         if served_class == class && self.trees.count(class, served) > 0 && now <= self.serving_until {

@@ -1,8 +1,8 @@
 //! The service trees: which queue's turn it is.
 //!
-//! Seven trees: three kinds of workload in real time, three at best effort, one for the idle class. In each, queues stand
-//! by the time at which they should be served; the tree with the earliest head is served for a while, then the choice
-//! is made again.
+//! Seven trees: three kinds of workload in real time, three at best effort, one for the idle class. In each, queues
+//! stand by the time at which they should be served; the tree with the earliest head is served for a while, then the
+//! choice is made again.
 
 use super::queue::{IoClass, ThinkTime, Workload};
 use std::collections::BTreeSet;
@@ -11,13 +11,13 @@ const TREES: usize = 7;
 const WORKLOADS: [Workload; 3] = [Workload::Async, Workload::SyncNoIdle, Workload::Sync];
 
 /// When a queue should be served, in nanoseconds on the host's clock; below zero for one that goes ahead of all.
-pub type Key = i64;
+pub type TreeKey = i64;
 
 /// Where a queue stands.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     tree: usize,
-    key: Key,
+    key: TreeKey,
     /// Equal keys stand in the order in which they came.
     number: u64,
     is_sync: bool,
@@ -25,7 +25,7 @@ struct Standing {
 
 #[derive(Default)]
 struct Tree {
-    queues: BTreeSet<(Key, u64, usize)>,
+    queues: BTreeSet<(TreeKey, u64, usize)>,
     think: ThinkTime,
 }
 
@@ -49,7 +49,7 @@ fn tree_of(class: IoClass, workload: Workload) -> usize {
 
 impl ServiceTrees {
     /// Puts `queue` where its class, workload and key say, wherever it stood before.
-    pub fn put(&mut self, queue: usize, class: IoClass, workload: Workload, key: Key) {
+    pub fn put(&mut self, queue: usize, class: IoClass, workload: Workload, key: TreeKey) {
         self.remove(queue);
         if self.standings.len() <= queue {
             self.standings.resize(queue + 1, None);
@@ -108,12 +108,12 @@ impl ServiceTrees {
     }
 
     /// The first queue of a tree and its key.
-    pub fn first(&self, class: IoClass, workload: Workload) -> Option<(Key, usize)> {
+    pub fn first(&self, class: IoClass, workload: Workload) -> Option<(TreeKey, usize)> {
         self.trees[tree_of(class, workload)].queues.first().map(|&(key, _, queue)| (key, queue))
     }
 
     /// The last key of the idle class.
-    pub fn last_idle(&self) -> Option<Key> {
+    pub fn last_idle(&self) -> Option<TreeKey> {
         self.trees[TREES - 1].queues.last().map(|&(key, ..)| key)
     }
 
@@ -136,7 +136,7 @@ mod tests {
         fn agrees_with_a_list(
             steps in proptest::collection::vec((0usize..12, 0usize..3, 0usize..3, 0i64..20, any::<bool>()), 1..150),
         ) {
-            let (mut trees, mut oracle) = (ServiceTrees::default(), Vec::<(Key, usize, IoClass, Workload)>::new());
+            let (mut trees, mut oracle) = (ServiceTrees::default(), Vec::<(TreeKey, usize, IoClass, Workload)>::new());
             for (queue, class, workload, key, stays) in steps {
                 let (class, workload) = (CLASSES[class], WORKLOADS[workload]);
                 oracle.retain(|entry| entry.1 != queue);

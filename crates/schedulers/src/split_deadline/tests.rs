@@ -165,8 +165,8 @@ fn host_without_a_head(milliseconds: u64) -> Host {
     Host { scheduler, ..Host::new(Writeback::Own) }
 }
 
-/// A drive that writes five pages in the time that A can wait, and takes as long as a commit to flush them. Planted break: only what the data
-/// takes counts.
+/// A drive that writes five pages in the time that A can wait, and takes as long as a commit to flush them. Planted
+/// break: only what the data takes counts.
 #[test]
 fn a_drive_without_a_head_has_a_page_left_where_others_cannot_wait_for_a_commit() {
     for (deadline, decision_at_once) in [(3, CallDecision::Hold), (100, CallDecision::Admit)] {

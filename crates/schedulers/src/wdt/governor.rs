@@ -1,8 +1,8 @@
 //! How many credits a window brings: the predictor and the distributor of WDT (sections 3.2 and 3.3).
 //!
 //! **Intuition.** If the heaviest container can use what it was given, and no more, all credits together are what the
-//! device can do. **Rule.** Every hundred milliseconds the governor notes what the heaviest active container used of its
-//! budget. Every second it takes the 80th percentile of these, as if they were normally distributed, for what that
+//! device can do. **Rule.** Every hundred milliseconds the governor notes what the heaviest active container used of
+//! its budget. Every second it takes the 80th percentile of these, as if they were normally distributed, for what that
 //! container will need, and scales all credits so that its budget is that. The others' follow by weight.
 //!
 //! **Complication.** Too few credits cannot be seen in what was used: it is what was given. The paper relies on the
@@ -35,7 +35,8 @@ const TOTAL_MAX: f64 = ((1i64 << 30) * CREDITS_PER_SECTOR) as f64;
 #[derive(Clone, Copy, Debug)]
 struct Heaviest {
     container: usize,
-    /// When the measurement began: what it had taken, how often its weight had changed, how often its number had been closed.
+    /// When the measurement began: what it had taken, how often its weight had changed, how often its number had been
+    /// closed.
     taken: i64,
     weight_changes: u64,
     closings: u64,
@@ -282,8 +283,8 @@ mod tests {
         assert!((scaled - 16.0).abs() < 0.5, "two periods of 20 windows, 4 times each: {scaled}");
     }
 
-    /// Uses half of the heaviest's budget in each window of a period, and has `change` happen at the end of the first one. Answers
-    /// with what became of TotalCredit, and with the container that is measured next.
+    /// Uses half of the heaviest's budget in each window of a period, and has `change` happen at the end of the first
+    /// one. Answers with what became of TotalCredit, and with the container that is measured next.
     fn scaled_though(change: impl FnOnce(&mut Throttle)) -> (f64, Option<usize>) {
         let (mut governor, mut throttle, mut pocket) = measured();
         let before = governor.total_sectors();

@@ -4,8 +4,8 @@
 //! in the scheduler say how many credits a window brings, and a container's cap is what its windows of a second bring.
 //!
 //! **Rule.** A look ends a window: what containers used is noted. Each second budgets are predicted anew from what the
-//! heaviest used ([`Governor`]), and become caps. What a container may read and write together is split as it read and wrote
-//! last; the cap of one that turns from reading to writing is split anew at its next look.
+//! heaviest used ([`Governor`]), and become caps. What a container may read and write together is split as it read and
+//! wrote last; the cap of one that turns from reading to writing is split anew at its next look.
 //!
 //! **Complication.** The device's queue is not seen, so no window can end early. These stand in for that.
 //! * No container has a cap while fewer than two are active; what two or more use together in the first second in which
@@ -16,16 +16,16 @@
 //!   it, the device has room: TotalCredit grows by what was used of the step, and the next trial, at once, goes twice
 //!   as far. But what the device once did it does with the TotalCredit it had then. If others lose what these take, the
 //!   device is full, and what the heaviest uses is what it can have.
-//! * A second in which the device does less, or a trial, costs the heaviest: the others' caps are what they were. What they
-//!   had beyond their shares of what all had is kept as an account, and half of it is in the next second's caps. That the
-//!   heaviest did not want more in it is known only when it takes all that it may again; if it does not in three seconds, it
-//!   did not want more.
+//! * A second in which the device does less, or a trial, costs the heaviest: the others' caps are what they were. What
+//!   they had beyond their shares of what all had is kept as an account, and half of it is in the next second's caps.
+//!   That the heaviest did not want more in it is known only when it takes all that it may again; if it does not in
+//!   three seconds, it did not want more.
 //! * Where none takes more, either none wants more or the device is full of requests of containers far below their
 //!   caps, as after it became slower. So next caps are a little lower: if others take what this takes from those that
 //!   it holds, TotalCredit is too high and falls, at once and twice as far each time, until it is what the device does.
 //! * A new container has a share from the next window on, and others' caps are lower from then on.
-//! * A throttle lets more through than its cap: the kernel's rounds up to whole requests whenever a cap is new. That is owed, and
-//!   the next cap is lower for it.
+//! * A throttle lets more through than its cap: the kernel's rounds up to whole requests whenever a cap is new. That is
+//!   owed, and the next cap is lower for it.
 //! * A container that used less than half of its budget in a window while others are held does not ask for its share,
 //!   and is no measure for the others however heavy it is.
 
@@ -45,8 +45,8 @@ const SPLIT_SHIFT: f64 = 1.0 / 4.0;
 const ASKING_PART: f64 = 0.5;
 /// Seconds between trials of a device that was full.
 const TRIAL_EVERY: u32 = 10;
-/// How much higher caps are in a trial: so little that ratios keep within 2 % over ten seconds; at the most where the device
-/// does less than it did; and at the most when it has shown that it can do more.
+/// How much higher caps are in a trial: so little that ratios keep within 2 % over ten seconds; at the most where the
+/// device does less than it did; and at the most when it has shown that it can do more.
 const TRIAL_STEP: f64 = 1.0 / 32.0;
 const TRIAL_STEP_FAR: f64 = 1.0 / 4.0;
 const TRIAL_STEP_MAX: f64 = 1.0 / 2.0;
@@ -129,7 +129,8 @@ impl Default for Steward {
 }
 
 impl Steward {
-    /// A container comes, with a weight of 1 to 10,000. Answers with its number and what it may do until the next update.
+    /// A container comes, with a weight of 1 to 10,000. Answers with its number and what it may do until the next
+    /// update.
     pub fn join(&mut self, weight: u32) -> (usize, Option<Caps>) {
         let free = self.members.iter().position(Option::is_none);
         let container = free.unwrap_or(self.members.len());
@@ -267,8 +268,9 @@ impl Steward {
         self.governor.set_total(sectors_per_window(total), &self.throttle);
     }
 
-    /// Judges the trial that was, if any, and begins the next one if it is time. Answers with the least TotalCredit. All in bytes
-    /// a second: what all `used`, what those that wanted more have `taken` in the trial, and what there was in all.
+    /// Judges the trial that was, if any, and begins the next one if it is time. Answers with the least TotalCredit.
+    /// All in bytes a second: what all `used`, what those that wanted more have `taken` in the trial, and what there
+    /// was in all.
     fn try_for_more(&mut self, used: f64, taken: f64, total: f64, heaviest_is_held: bool) -> f64 {
         let (mut total_min, mut step) = (used, TRIAL_STEP);
         // By how much it could do more if it does what it did.

@@ -37,7 +37,8 @@ impl Members {
         slot
     }
 
-    /// Writes the keys of the account in `slot`, of which those in `present` stood in the trees; answers with those that do now.
+    /// Writes the keys of the account in `slot`, of which those in `present` stood in the trees; answers with those
+    /// that do now.
     pub(super) fn write(&mut self, slot: u32, present: u8, keys: Keys) -> u8 {
         let slot = slot as usize;
         let now = (0..KEYS).filter(|&which| keys[which] != ABSENT).fold(0, |bits, which| bits | 1 << which);
@@ -81,7 +82,8 @@ pub(super) struct Node {
     /// Requests queued or at the device, here and below.
     pub(super) active: u32,
     pub(super) weight: u16,
-    /// Which of its keys stand in the parent's trees, a bit each: one that neither stood there nor will is not looked for.
+    /// Which of its keys stand in the parent's trees, a bit each: one that neither stood there nor will is not looked
+    /// for.
     pub(super) present: u8,
     pub(super) reserve: ReserveBucket,
     pub(super) limit: LimitBucket,

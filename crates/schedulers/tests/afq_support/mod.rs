@@ -1,7 +1,7 @@
 //! The simulated machine with tenants of several priorities, each with files of its own on an ext4.
 
 use plimsoll_core::*;
-use plimsoll_sim::fs::ext4::{Ext4, Options};
+use plimsoll_sim::fs::ext4::{Ext4, Ext4Options};
 use plimsoll_sim::{MachineConfig, Process, Simulation};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -71,7 +71,7 @@ pub fn run(scheduler: &str, mut config: MachineConfig, tenants: &[Tenant], (from
             open(&number.to_string(), Allocation { priority: tenant.priority, ..Allocation::default() })
         })
         .collect();
-    let file_system = Ext4::new(profile.capacity_bytes, Options::ORDERED);
+    let file_system = Ext4::new(profile.capacity_bytes, Ext4Options::ORDERED);
     let scheduler = plimsoll_schedulers::build(scheduler, &profile).unwrap();
     let mut simulation = Simulation::new(config.clone(), scheduler, device, file_system, &tree);
     let all: Vec<Tenant> = tenants.to_vec();

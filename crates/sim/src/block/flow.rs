@@ -1,4 +1,5 @@
-//! What goes in comes out: counted in two ways that share nothing, so that a request lost, doubled or timed wrongly shows.
+//! What goes in comes out: counted in two ways that share nothing, so that a request lost, doubled or timed wrongly
+//! shows.
 
 use plimsoll_core::Time;
 

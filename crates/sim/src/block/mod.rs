@@ -35,13 +35,13 @@ struct UnderWay {
     runs: u64,
     is_sync: bool,
     timing: Timing,
-    state: State,
+    state: SlotState,
     /// Kept for its memory when the place is used again.
     ends: Vec<BioEnd>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum SlotState {
     Free,
     Queued,
     Dispatched,
@@ -121,7 +121,7 @@ impl BlockLayer {
             runs: request.runs(),
             is_sync: request.is_sync,
             timing: Timing { arrived: now, dispatched: Time::MAX, completed: Time::MAX },
-            state: State::Queued,
+            state: SlotState::Queued,
             ends: kept,
         };
         match self.under_way.get_mut(id.0 as usize) {
@@ -144,8 +144,8 @@ impl BlockLayer {
             match self.scheduler.next(now) {
                 Dispatch::Now(request) => {
                     let entry = &mut self.under_way[request.id.0 as usize];
-                    assert_eq!(entry.state, State::Queued, "the scheduler dispatches what is queued, once");
-                    entry.state = State::Dispatched;
+                    assert_eq!(entry.state, SlotState::Queued, "the scheduler dispatches what is queued, once");
+                    entry.state = SlotState::Dispatched;
                     entry.timing.dispatched = now;
                     self.flow.dispatched += 1;
                     trace.record(Event::Dispatched, now, request.offset, u64::from(request.length));
@@ -172,13 +172,13 @@ impl BlockLayer {
         assert!(finished.at <= now, "the device is not ahead of time");
         let id = RequestId(finished.token);
         let entry = &mut self.under_way[id.0 as usize];
-        assert_eq!(entry.state, State::Dispatched, "the device finishes what it has, once");
+        assert_eq!(entry.state, SlotState::Dispatched, "the device finishes what it has, once");
         entry.timing.completed = finished.at;
         let service = finished.at.since(entry.timing.dispatched);
         let completion = Completion { id, session: entry.session, runs: entry.runs, service, succeeded: true };
         self.flow.complete(now, entry.timing.arrived);
         let is_awaited = matches!(entry.ends[..], [BioEnd::Task(_)]);
-        entry.state = if is_awaited { State::Done } else { State::Free };
+        entry.state = if is_awaited { SlotState::Done } else { SlotState::Free };
         let (is_sync, operation) = (entry.is_sync, entry.operation);
         ends.append(&mut entry.ends);
         if !is_awaited {
@@ -192,20 +192,20 @@ impl BlockLayer {
     /// What became of a request that a task performs: `None` until it is done; then its place is free.
     fn take_timing(&mut self, id: RequestId) -> Option<Timing> {
         let entry = &mut self.under_way[id.0 as usize];
-        if entry.state != State::Done {
+        if entry.state != SlotState::Done {
             return None;
         }
-        entry.state = State::Free;
+        entry.state = SlotState::Free;
         self.free.push(id.0);
         Some(entry.timing)
     }
 
     /// See [`Flow::assert_conserved`].
     pub(crate) fn assert_conserved(&mut self, now: Time) {
-        let is_inside = |entry: &&UnderWay| matches!(entry.state, State::Queued | State::Dispatched);
+        let is_inside = |entry: &&UnderWay| matches!(entry.state, SlotState::Queued | SlotState::Dispatched);
         let arrivals = self.under_way.iter().filter(is_inside).map(|entry| entry.timing.arrived);
         self.flow.assert_conserved(now, arrivals);
-        let dispatched = self.under_way.iter().filter(|entry| entry.state == State::Dispatched).count();
+        let dispatched = self.under_way.iter().filter(|entry| entry.state == SlotState::Dispatched).count();
         assert_eq!(dispatched, self.device.outstanding(), "the device has what was dispatched and not completed");
     }
 }

@@ -34,8 +34,8 @@ impl Machine {
         Performing { machine: self, request }.await
     }
 
-    /// Submits and does not wait until it is done: its end says what happens then. Waits for free requests, though. What
-    /// is longer than a request is cut into several, and its end happens after the last.
+    /// Submits and does not wait until it is done: its end says what happens then. Waits for free requests, though.
+    /// What is longer than a request is cut into several, and its end happens after the last.
     pub async fn submit(&self, bio: Bio) {
         let bytes_max = self.config.request_bytes_max;
         if bio.length <= bytes_max || bio.operation == Operation::Trim {

@@ -1,5 +1,5 @@
-//! The page cache: pages of files in memory, each clean, dirty, being read or being written, each dirty one with the set
-//! of accounts that dirtied it.
+//! The page cache: pages of files in memory, each clean, dirty, being read or being written, each dirty one with the
+//! set of accounts that dirtied it.
 //!
 //! ```text
 //!   absent --insert--> locked --end_read--> clean --dirty--> dirty --begin_writeback--> writeback --end_writeback--> clean
@@ -80,7 +80,7 @@ pub struct PageSpan {
 
 /// A stretch of pages with the same earlier causes, as they were dirtied or freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PageChange {
     /// The pages.
     pub pages: PageRange,
     /// The causes that had dirtied them before; none if they were clean.
@@ -260,7 +260,13 @@ impl Cache {
     }
 
     /// Pages in memory become dirty by `causes`, or are dirtied again. Appends what they were before.
-    pub fn dirty_pages(&mut self, inode: InodeNumber, pages: PageRange, causes: CauseId, changes: &mut Vec<Change>) {
+    pub fn dirty_pages(
+        &mut self,
+        inode: InodeNumber,
+        pages: PageRange,
+        causes: CauseId,
+        changes: &mut Vec<PageChange>,
+    ) {
         for page in pages.first..pages.end() {
             let id = self.frame_id(inode, page).expect("a page is in memory before it is dirtied");
             let frame = self.frames.get_mut(id);
@@ -278,8 +284,8 @@ impl Cache {
         self.dirty_max = self.dirty_max.max(self.dirty);
     }
 
-    /// The next dirty pages of a file at or after `from` and before `end`: at most `count_max` neighbours, none of which
-    /// is being written already.
+    /// The next dirty pages of a file at or after `from` and before `end`: at most `count_max` neighbours, none of
+    /// which is being written already.
     pub fn next_dirty_run(&self, inode: InodeNumber, from: u64, end: u64, count_max: u64) -> Option<PageRange> {
         let mapping = self.mapping(inode)?;
         let is_free = |page: u64| mapping.is_dirty(page) && !mapping.is_writeback(page);
@@ -352,7 +358,7 @@ impl Cache {
 
     /// Drops a file's pages from `first` to its end, none of which may be locked or being written. Appends the dirty
     /// ones with their causes.
-    pub fn truncate(&mut self, inode: InodeNumber, first: u64, freed: &mut Vec<Change>) {
+    pub fn truncate(&mut self, inode: InodeNumber, first: u64, freed: &mut Vec<PageChange>) {
         let mut from = first;
         while let Some(page) = self.mapping(inode).and_then(|mapping| mapping.next_resident(from, u64::MAX)) {
             let id = self.frame_id(inode, page).expect("just found");
@@ -408,9 +414,9 @@ impl Cache {
 }
 
 /// Adds a page to the last change if it goes on there.
-fn push(changes: &mut Vec<Change>, page: u64, previous: CauseId) {
+fn push(changes: &mut Vec<PageChange>, page: u64, previous: CauseId) {
     match changes.last_mut() {
         Some(last) if last.pages.end() == page && last.previous == previous => last.pages.count += 1,
-        _ => changes.push(Change { pages: PageRange { first: page, count: 1 }, previous }),
+        _ => changes.push(PageChange { pages: PageRange { first: page, count: 1 }, previous }),
     }
 }

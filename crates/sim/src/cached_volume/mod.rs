@@ -1,5 +1,5 @@
-//! A volume with a cache: a fast device before a slow one, as one device model. What is in the cache, what comes in and what
-//! leaves is decided by [`plimsoll_cache::Cache`], block by block; here is what that costs.
+//! A volume with a cache: a fast device before a slow one, as one device model. What is in the cache, what comes in and
+//! what leaves is decided by [`plimsoll_cache::Cache`], block by block; here is what that costs.
 //!
 //! ```text
 //!   request with its class --> a piece for each stretch --> fast device: hits, and writes that are taken in
@@ -8,16 +8,18 @@
 //!   syncer: reads units from the fast device, writes them to the store in the order of the store
 //! ```
 //!
-//! **Pieces.** Blocks of a request that follow each other on the device that they go to are one piece there. The request is
-//! done when all its pieces are; what a read takes in is written to the fast device after that, and no process waits
-//! for it.
+//! **Pieces.** Blocks of a request that follow each other on the device that they go to are one piece there. The
+//! request is done when all its pieces are; what a read takes in is written to the fast device after that, and no
+//! process waits for it.
 //!
-//! **The syncer** has [`CLEANING_RUNS_MAX`] runs of neighbours under way, each up to [`CLEANING_RUN_UNITS_MAX`] long, which it finds
-//! among the next [`CLEANING_WINDOW`] units that have to leave. Before the store is an [`Elevator`], where its writes meet the host's.
+//! **The syncer** has [`CLEANING_RUNS_MAX`] runs of neighbours under way, each up to [`CLEANING_RUN_UNITS_MAX`] long,
+//! which it finds among the next [`CLEANING_WINDOW`] units that have to leave. Before the store is an [`Elevator`],
+//! where its writes meet the host's.
 //!
-//! **Left out**: what the cache writes of itself, to be found again after a crash (the paper's prototype does not describe
-//! any). A unit may be given to another block while the write that fills it is under way: no data moves here, and both writes
-//! take their time. A write that is not of whole units goes past the cache, unless its block is in the cache.
+//! **Left out**: what the cache writes of itself, to be found again after a crash (the paper's prototype does not
+//! describe any). A unit may be given to another block while the write that fills it is under way: no data moves here,
+//! and both writes take their time. A write that is not of whole units goes past the cache, unless its block is in the
+//! cache.
 
 mod elevator;
 mod figures;
@@ -36,7 +38,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use syncer::Syncer;
 
-/// Runs that the syncer has under way: the requests that a queue of Linux holds (`nr_requests`). The paper does not say.
+/// Runs that the syncer has under way: the requests that a queue of Linux holds (`nr_requests`). The paper does not
+/// say.
 pub const CLEANING_RUNS_MAX: usize = 128;
 /// Units of one run: 512 KiB, the longest request of a kernel of that time (`max_sectors_kb`).
 pub const CLEANING_RUN_UNITS_MAX: usize = 128;
@@ -47,10 +50,10 @@ pub const CLEANING_WINDOW: usize = 2048;
 #[derive(Clone)]
 pub struct CachedVolume {
     profile: DeviceProfile,
-    inner: Rc<RefCell<Inner>>,
+    inner: Rc<RefCell<CachedVolumeState>>,
 }
 
-struct Inner {
+struct CachedVolumeState {
     cache: Cache,
     figures: CacheFigures,
     syncer: Syncer,
@@ -122,7 +125,7 @@ impl CachedVolume {
             let (got, allowed) = (config.units.to_string(), format!("1 to {units_max}, what the device has room for"));
             return Err(ConfigError { field: "units", got, allowed });
         }
-        let inner = Inner {
+        let inner = CachedVolumeState {
             cache: Cache::new(config, policy)?,
             figures: CacheFigures::default(),
             syncer: Syncer::default(),
@@ -185,7 +188,7 @@ impl DeviceModel for CachedVolume {
     }
 }
 
-impl Inner {
+impl CachedVolumeState {
     fn next_of_devices(&self) -> Option<Time> {
         [self.fast.next_completion(), self.store.next_completion()].into_iter().flatten().min()
     }
@@ -354,6 +357,46 @@ impl Inner {
             Outcome::Taken(unit) => (Place::Store, Some(unit)),
             Outcome::Refused | Outcome::Busy | Outcome::Full => (Place::Store, None),
         }
+    }
+
+    /// Starts as many runs as may be under way.
+    fn clean(&mut self, now: Time) {
+        while self.syncer.under_way < CLEANING_RUNS_MAX {
+            if self.syncer.waiting.is_empty() {
+                let cache = &mut self.cache;
+                let jobs = std::iter::from_fn(|| cache.clean_next()).take(CLEANING_WINDOW);
+                self.syncer.waiting.extend(jobs);
+                self.syncer.waiting.sort_unstable_by_key(|job| std::cmp::Reverse(job.block));
+            }
+            let Some(run) = self.syncer.next_run() else { break };
+            let number = self.syncer.keep(run);
+            self.read_run(now, number);
+        }
+    }
+
+    fn read_run(&mut self, now: Time, number: usize) {
+        let units = self.syncer.runs[number].units.clone();
+        for stretch in units.chunk_by(|a, b| a.0 + 1 == b.0) {
+            self.syncer.runs[number].reads += 1;
+            let piece = Piece::CleanRead { run: number };
+            self.send(now, Side::Fast, Operation::Read, stretch[0].0.into(), stretch.len(), piece);
+        }
+    }
+
+    fn clean_read_done(&mut self, number: usize, at: Time) {
+        let run = &mut self.syncer.runs[number];
+        run.reads -= 1;
+        if run.reads == 0 {
+            let (first, count) = (run.first_block, run.units.len());
+            self.send(at, Side::Store, Operation::Write, first, count, Piece::CleanWrite { run: number });
+        }
+    }
+
+    fn clean_write_done(&mut self, number: usize) {
+        let units = std::mem::take(&mut self.syncer.runs[number].units);
+        self.syncer.under_way -= 1;
+        self.figures.cleaned += units.len() as u64;
+        units.into_iter().for_each(|unit| self.cache.cleaned(unit));
     }
 }
 

@@ -1,8 +1,8 @@
 //! System calls: the gate that every call passes, and what each does.
 //!
-//! A call enters ([`plimsoll_core::Scheduler::call_entered`]); the scheduler admits it or holds it until it names it among
-//! the released. Then the call does its work and returns. Everything that waits inside a call (for the device, a lock, a
-//! throttled dirtier's pause) is part of its latency; so is being held.
+//! A call enters ([`plimsoll_core::Scheduler::call_entered`]); the scheduler admits it or holds it until it names it
+//! among the released. Then the call does its work and returns. Everything that waits inside a call (for the device, a
+//! lock, a throttled dirtier's pause) is part of its latency; so is being held.
 //!
 //! Calls entered = calls returned + calls inside, held ones among them.
 

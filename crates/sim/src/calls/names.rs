@@ -1,7 +1,7 @@
 //! Names: the tree of directories, and inodes by number.
 //!
-//! Paths are absolute and plain: `/mail/inbox/17`. Which blocks a directory takes is the file system's business; here is
-//! only what the kernel's cache of names knows, which always knows everything.
+//! Paths are absolute and plain: `/mail/inbox/17`. Which blocks a directory takes is the file system's business; here
+//! is only what the kernel's cache of names knows, which always knows everything.
 
 use crate::cache::InodeNumber;
 use crate::fs::{Inode, InodeKind};

@@ -7,8 +7,8 @@
 //!
 //! The complication: futures do not use the waker that they are polled with, but the executor's own name of the running
 //! task ([`Executor::current`]), which costs no reference counting. So only the waiting primitives of this crate
-//! ([`Executor::sleep_until`], [`wait`]) can be awaited, and each looks at its own condition when it is polled: a wake too
-//! many does no harm. A task waits for several things by waiting for one after the other, or by a [`wait::Group`].
+//! ([`Executor::sleep_until`], [`wait`]) can be awaited, and each looks at its own condition when it is polled: a wake
+//! too many does no harm. A task waits for several things by waiting for one after the other, or by a [`wait::Group`].
 //!
 //! A run that makes no progress ends with a panic, which names the processes at fault: see [`progress`].
 

@@ -1,12 +1,13 @@
 //! The log of writes, and the consistency points that empty it.
 //!
-//! The log has two halves. Writes are acknowledged once they are in one; when it is full, a consistency point begins, which writes
-//! what it stands for to the drives, and writes go to the other. When that is full before the consistency point has ended, writes
-//! wait (section 2.1).
+//! The log has two halves. Writes are acknowledged once they are in one; when it is full, a consistency point begins,
+//! which writes what it stands for to the drives, and writes go to the other. When that is full before the consistency
+//! point has ended, writes wait (section 2.1).
 //!
-//! That is not to happen while the threads can do both, so consistency points are *paced*: "the weight and time slice given to the MQ
-//! changes dynamically based on a complex ratio of the two rates", of their progress and of what fills the log (section 2.3). The
-//! paper does not print the ratio; here it is that of what is left of both ([`Log::weights`]), and the weight alone changes.
+//! That is not to happen while the threads can do both, so consistency points are *paced*: "the weight and time slice
+//! given to the MQ changes dynamically based on a complex ratio of the two rates", of their progress and of what fills
+//! the log (section 2.3). The paper does not print the ratio; here it is that of what is left of both
+//! ([`FilerLog::weights`]), and the weight alone changes.
 
 use super::chance::Chance;
 use plimsoll_executor::QUEUES;
@@ -15,13 +16,14 @@ use plimsoll_executor::QUEUES;
 pub(super) const OPERATIONS: u32 = 500;
 /// What one write to a drive has at the most, bytes. Assumed: a segment of a RAID group's stripe.
 pub(super) const DRIVE_WRITE_BYTES: u32 = 64 << 10;
-/// A consistency point is to be done when this part of the other half is full: the last operations are with the drives for a while.
+/// A consistency point is to be done when this part of the other half is full: the last operations are with the drives
+/// for a while.
 const DONE_AT: f64 = 0.75;
 /// The maintenance queue has at most this weight for one of the others: nine draws of ten.
 const WEIGHT_MAX: u32 = 9;
 
 /// The log.
-pub(super) struct Log {
+pub(super) struct FilerLog {
     half_bytes: u64,
     /// In the half that is being filled.
     bytes: u64,
@@ -32,11 +34,11 @@ pub(super) struct Log {
     points: u64,
 }
 
-impl Log {
+impl FilerLog {
     /// A log that is filled by chance at first, as it is at some moment of a long day.
-    pub(super) fn new(log_bytes: u64, chance: &mut Chance) -> Log {
+    pub(super) fn new(log_bytes: u64, chance: &mut Chance) -> FilerLog {
         let half_bytes = log_bytes / 2;
-        Log { half_bytes, bytes: chance.below(half_bytes), operations_left: 0, waiting: Vec::new(), points: 0 }
+        FilerLog { half_bytes, bytes: chance.below(half_bytes), operations_left: 0, waiting: Vec::new(), points: 0 }
     }
 
     /// Whether a write has to wait.
@@ -44,7 +46,8 @@ impl Log {
         self.bytes >= self.half_bytes
     }
 
-    /// A write is in the log. Answers whether a consistency point begins; its operations write [`operation_bytes`](Self::operation_bytes).
+    /// A write is in the log. Answers whether a consistency point begins; its operations write
+    /// [`operation_bytes`](Self::operation_bytes).
     pub(super) fn append(&mut self, bytes: u32) -> bool {
         self.bytes += u64::from(bytes);
         self.begin()
@@ -60,9 +63,9 @@ impl Log {
         true
     }
 
-    /// The weights of the queues, which are `base` unless a consistency point is late: then the maintenance queue has as many times
-    /// its weight as what is left of the point is more than what is left of the room, squared. So however little its due is, the point
-    /// is done with the room, and it has no more than it needs. O(1).
+    /// The weights of the queues, which are `base` unless a consistency point is late: then the maintenance queue has
+    /// as many times its weight as what is left of the point is more than what is left of the room, squared. So however
+    /// little its due is, the point is done with the room, and it has no more than it needs. O(1).
     pub(super) fn weights(&self, base: [u32; QUEUES]) -> [u32; QUEUES] {
         let [high, low, maintenance] = base;
         let left = f64::from(self.operations_left) / f64::from(OPERATIONS);

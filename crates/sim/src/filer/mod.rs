@@ -1,11 +1,12 @@
 //! A storage server with requests that compete for its processors: the platforms of the request executor's paper (ACM
 //! TOS 2018).
 //!
-//! **Intuition.** Clients send requests at a given rate, whatever becomes of them. What a request needs first is a thread; so there is
-//! a queue before the threads long before there is one before the drives. **Rule.** What decides is [`plimsoll_executor`]'s: its
-//! [`Queues`], its [`Selector`] and [`Turn`] for each thread, its [`Policy`], asked as its own threads ask them. Here stands only how long
-//! what they decide takes, and how maintenance is done in time, which is the paper's system's own (`log.rs`). **Complication.** A
-//! thread that takes another turn comes with cold caches, which costs it [`Costs::turn`]; so a policy of long slices does more.
+//! **Intuition.** Clients send requests at a given rate, whatever becomes of them. What a request needs first is a
+//! thread; so there is a queue before the threads long before there is one before the drives. **Rule.** What decides is
+//! [`plimsoll_executor`]'s: its [`Queues`], its [`Selector`] and [`Turn`] for each thread, its [`Policy`], asked as its
+//! own threads ask them. Here stands only how long what they decide takes, and how maintenance is done in time, which
+//! is the paper's system's own (`log.rs`). **Complication.** A thread that takes another turn comes with cold caches,
+//! which costs it [`Costs::turn`]; so a policy of long slices does more.
 //!
 //! ```text
 //!   clients --rate--> queues -> threads --+--> done            write: once in the log
@@ -26,7 +27,7 @@ mod workload;
 
 pub use platform::{PLATFORMS, Platform};
 pub use server::{Filer, FilerFigures};
-pub use workload::{Stream, WORKLOADS, Workload};
+pub use workload::{FilerWorkload, RequestStream, WORKLOADS};
 
 use plimsoll_core::Span;
 use plimsoll_executor::Policy;
@@ -37,15 +38,15 @@ pub struct FilerConfig {
     /// On what.
     pub platform: Platform,
     /// What clients ask for.
-    pub workload: Workload,
+    pub workload: FilerWorkload,
     /// Requests a second.
     pub per_second: f64,
     /// By which rules.
     pub policy: Policy,
     /// Where a request waits is chosen by [`plimsoll_executor::Adaptive`], and not by the policy's dispatching.
     pub is_adaptive: bool,
-    /// Whether a turn of maintenance ends with the run in which a client's request came, as in the service threads; else it serves
-    /// its slice out, as in the paper.
+    /// Whether a turn of maintenance ends with the run in which a client's request came, as in the service threads;
+    /// else it serves its slice out, as in the paper.
     pub maintenance_gives_way: bool,
     /// How much of a processor things take.
     pub costs: Costs,

@@ -26,8 +26,8 @@ pub struct Platform {
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// Table 1. Hard disks are 450 GB, 15,000 rpm, SAS: the model is a drive of that kind. Which SSDs of 400 GB, the paper does not say:
-/// the model is an enterprise drive of a few years before (75 us a read).
+/// Table 1. Hard disks are 450 GB, 15,000 rpm, SAS: the model is a drive of that kind. Which SSDs of 400 GB, the paper
+/// does not say: the model is an enterprise drive of a few years before (75 us a read).
 pub const PLATFORMS: [Platform; 4] = [
     Platform {
         name: "low-end",
@@ -73,7 +73,8 @@ pub const PLATFORMS: [Platform; 4] = [
 
 /// The data that is used, of memory: 10 to 20 times (section 5.1); the middle.
 const DATA_OF_MEMORY: f64 = 15.0;
-/// The part of it that is found in a flash cache which could hold all of it: what was written since is not there. Assumed.
+/// The part of it that is found in a flash cache which could hold all of it: what was written since is not there.
+/// Assumed.
 const FLASH_HITS_MAX: f64 = 0.9;
 /// The flash cache: one PCIe card.
 pub(super) const FLASH_CACHE: &str = "nvme";

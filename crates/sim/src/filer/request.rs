@@ -1,7 +1,7 @@
 //! A request on its way through the server.
 
 use super::chance::Chance;
-use super::workload::{Stream, Workload};
+use super::workload::{FilerWorkload, RequestStream};
 use super::{Costs, FilerConfig};
 use plimsoll_core::{Span, Time};
 use plimsoll_executor::{Arrival, Kind};
@@ -74,7 +74,7 @@ impl Request {
 
 /// Where requests come from.
 pub(super) struct Requests {
-    workload: Workload,
+    workload: FilerWorkload,
     costs: Costs,
     /// Bytes that sequential readers have read since something was read ahead.
     read_bytes: u32,
@@ -109,17 +109,17 @@ impl Requests {
         (request, if is_read_ahead { self.read_ahead(now, length) } else { None })
     }
 
-    fn stream(&mut self) -> &'static Stream {
+    fn stream(&mut self) -> &'static RequestStream {
         let streams = self.workload.streams;
         let mut left = self.chance.fraction();
-        let is_it = |stream: &&Stream| {
+        let is_it = |stream: &&RequestStream| {
             left -= stream.part;
             left < 0.0
         };
         streams.iter().find(is_it).unwrap_or(&streams[streams.len() - 1])
     }
 
-    fn length(&mut self, stream: &Stream) -> u32 {
+    fn length(&mut self, stream: &RequestStream) -> u32 {
         let mut left = self.chance.fraction();
         let is_it = |size: &&(u32, f64)| {
             left -= size.1;

@@ -3,7 +3,7 @@
 use super::FilerConfig;
 use super::back_end::{BackEnd, DriveNumber};
 use super::chance::Chance;
-use super::log::{DRIVE_WRITE_BYTES, Log, OPERATIONS};
+use super::log::{DRIVE_WRITE_BYTES, FilerLog, OPERATIONS};
 use super::request::{Origin, Request, Requests};
 use crate::executor::STEPS_MAX;
 use plimsoll_core::{Span, Time};
@@ -11,8 +11,8 @@ use plimsoll_executor::{Adaptive, Arrival, Kind, LowSorts, QUEUES, Queue, Queues
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A request passes a checkpoint after so much work: the shortest slice of the paper but the maintenance queue's (section 4.2),
-/// so that a short request is never preempted.
+/// A request passes a checkpoint after so much work: the shortest slice of the paper but the maintenance queue's
+/// (section 4.2), so that a short request is never preempted.
 const CHECKPOINT: Span = Span::from_micros(300);
 
 /// What came of a run.
@@ -35,7 +35,7 @@ pub struct FilerFigures {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum FilerEvent {
     /// A client sends a request.
     Arrival,
     /// What the thread runs has got to its end or to where it is stopped.
@@ -62,7 +62,7 @@ struct Thread {
 pub struct Filer {
     config: FilerConfig,
     now: Time,
-    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    events: BinaryHeap<Reverse<(Time, u64, FilerEvent)>>,
     events_set: u64,
     slots: Vec<Request>,
     free: Vec<u32>,
@@ -72,7 +72,7 @@ pub struct Filer {
     threads: Vec<Thread>,
     idle: Vec<usize>,
     back_end: BackEnd,
-    log: Log,
+    log: FilerLog,
     requests: Requests,
     arrivals: Chance,
     places: Chance,
@@ -107,7 +107,7 @@ impl Filer {
             idle: (0..threads.len()).collect(),
             threads,
             back_end: BackEnd::new(&config.platform, seed),
-            log: Log::new(config.platform.log_bytes, &mut Chance::new(seed, 1)),
+            log: FilerLog::new(config.platform.log_bytes, &mut Chance::new(seed, 1)),
             requests: Requests::new(&config),
             arrivals: Chance::new(seed, 3),
             places: Chance::new(seed, 4),
@@ -151,19 +151,19 @@ impl Filer {
         unfinished.for_each(|(request, _)| each(request.kind, request.arrived, request.length));
     }
 
-    fn at(&mut self, time: Time, event: Event) {
+    fn at(&mut self, time: Time, event: FilerEvent) {
         self.events_set += 1;
         self.events.push(Reverse((time, self.events_set, event)));
     }
 
     fn schedule_arrival(&mut self) {
         let next = self.now + self.arrivals.exponential(Span::from_secs_f64(1.0 / self.config.per_second));
-        self.at(next, Event::Arrival);
+        self.at(next, FilerEvent::Arrival);
     }
 
-    fn happen(&mut self, event: Event, done: Done<'_>) {
+    fn happen(&mut self, event: FilerEvent, done: Done<'_>) {
         match event {
-            Event::Arrival => {
+            FilerEvent::Arrival => {
                 let (request, read_ahead) = self.requests.client(self.now);
                 self.come(request);
                 if let Some(request) = read_ahead {
@@ -171,8 +171,8 @@ impl Filer {
                 }
                 self.schedule_arrival();
             }
-            Event::Stop(thread) => self.stop(thread, done),
-            Event::Drive(number) => self.look_at(number),
+            FilerEvent::Stop(thread) => self.stop(thread, done),
+            FilerEvent::Drive(number) => self.look_at(number),
         }
     }
 
@@ -223,7 +223,8 @@ impl Filer {
         self.run(number, waiting.request, begins);
     }
 
-    /// A thread runs a request from `begins` on, until the end of its run or the first checkpoint after the time that it has.
+    /// A thread runs a request from `begins` on, until the end of its run or the first checkpoint after the time that
+    /// it has.
     fn run(&mut self, number: usize, slot: u32, begins: Time) {
         let ends = self.run_ends(number, slot, begins);
         let thread = &mut self.threads[number];
@@ -235,7 +236,7 @@ impl Filer {
         let stops = begins + ran;
         self.figures.busy += stops.since(self.now);
         self.figures.hash = (self.figures.hash ^ stops.as_nanos()).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
-        self.at(stops, Event::Stop(number));
+        self.at(stops, FilerEvent::Stop(number));
     }
 
     /// When what a thread begins to run has to stop: with its slice, or earlier if the adaptive rule says so.
@@ -346,7 +347,7 @@ impl Filer {
 
     fn call(&mut self, number: DriveNumber, at: Option<Time>) {
         if let Some(at) = at {
-            self.at(at, Event::Drive(number));
+            self.at(at, FilerEvent::Drive(number));
         }
     }
 

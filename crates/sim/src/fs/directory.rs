@@ -24,7 +24,8 @@ impl Directory {
         self.used.len()
     }
 
-    /// Adds an entry; answers with its block, counted from 0, which is new if it was not below [`blocks`](Self::blocks).
+    /// Adds an entry; answers with its block, counted from 0, which is new if it was not below
+    /// [`blocks`](Self::blocks).
     pub fn add(&mut self, inode: InodeNumber) -> usize {
         let room = self.used.iter().position(|&used| used < ENTRIES_PER_BLOCK);
         let index = room.unwrap_or(self.used.len());

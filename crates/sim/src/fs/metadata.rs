@@ -28,7 +28,8 @@ impl Machine {
         }
     }
 
-    /// Brings blocks of the device into memory, those that are not there in as few requests as possible, and waits for all.
+    /// Brings blocks of the device into memory, those that are not there in as few requests as possible, and waits for
+    /// all.
     pub async fn read_blocks(&self, actor: &Actor, pages: PageRange, class: Class) {
         let (mut plug, group) = (Plug::default(), Group::default());
         self.reserve_memory(pages.count).await;

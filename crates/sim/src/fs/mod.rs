@@ -2,8 +2,8 @@
 //! order.
 //!
 //! The machine does what Linux does above and around a file system: system calls and their gate, names, the page cache,
-//! read-ahead, the flusher, throttling, the block layer. A file system implements [`FileSystem`]; [`raw`] is the smallest
-//! one that is real. What is called when:
+//! read-ahead, the flusher, throttling, the block layer. A file system implements [`FileSystem`]; [`raw`] is the
+//! smallest one that is real. What is called when:
 //!
 //! | a process calls | the machine does | and calls |
 //! | --- | --- | --- |
@@ -29,30 +29,31 @@
 //!
 //! **Delayed allocation.** A buffered write allocates nothing: `before_write` may reserve, join a transaction (the
 //! inode's times change) and wait for one that is locked. Blocks are chosen in `allocate`, at writeback, for up to
-//! [`ALLOCATE_PAGES_MAX`] neighbouring dirty pages at once; it answers with a prefix of them that lies in one piece, and is
-//! called again for the rest. A file system without delayed allocation reserves in `before_write` and answers in `allocate`
-//! with what it has.
+//! [`ALLOCATE_PAGES_MAX`] neighbouring dirty pages at once; it answers with a prefix of them that lies in one piece,
+//! and is called again for the rest. A file system without delayed allocation reserves in `before_write` and answers in
+//! `allocate` with what it has.
 //!
-//! **A page on its way.** dirty -> `allocate` (may wait) -> [`Cache::begin_writeback`](crate::cache::Cache::begin_writeback)
-//! (the page loses its causes to the request) -> one bio for each extent, the submitter's session, `is_sync` if a task
-//! waits (fsync, a journal's ordered data), class by file size, `file` set -> device -> `write_completed`: answer
-//! [`WritebackEnd::Now`], or [`WritebackEnd::Later`] to keep the pages in writeback until the file system calls
-//! [`Machine::end_writeback`] (conversion of unwritten extents, a size that must reach the log first). A task that
-//! waits for writeback then waits for that too.
+//! **A page on its way.** dirty -> `allocate` (may wait) ->
+//! [`Cache::begin_writeback`](crate::cache::Cache::begin_writeback) (the page loses its causes to the request) -> one
+//! bio for each extent, the submitter's session, `is_sync` if a task waits (fsync, a journal's ordered data), class by
+//! file size, `file` set -> device -> `write_completed`: answer [`WritebackEnd::Now`], or [`WritebackEnd::Later`] to
+//! keep the pages in writeback until the file system calls [`Machine::end_writeback`] (conversion of unwritten extents,
+//! a size that must reach the log first). A task that waits for writeback then waits for that too.
 //!
 //! **Metadata blocks** are pages of the file [`InodeNumber::DEVICE`]: page n is the device's n-th 4 KiB. See
 //! [`metadata`]: read one, pin one while a transaction has it, announce that it was dirtied, hand it to the flusher, or
 //! write it now. What is not to be seen by the flusher yet (a block in a running transaction) is pinned and not dirty.
 //! The class of a metadata page is [`class_of_block`](FileSystem::class_of_block).
 //!
-//! **A journal** spawns its task in [`mount`](FileSystem::mount) with `machine.spawn_kernel(future)`, and builds its own
-//! [`Bio`](crate::block::Bio)s: `machine.perform(bio)` waits for the device, `machine.unplug(&mut plug)` merges and
-//! submits many, with a [`Group`](crate::executor::wait::Group) to wait for. A barrier is [`flush_bio`], a block that must
-//! be durable has `is_forced`. Ordered data of a transaction: [`Machine::write_file`] with [`Extents::Mapped`] (writes only
-//! what has its place already, so that a commit never needs a handle of its own transaction), then
+//! **A journal** spawns its task in [`mount`](FileSystem::mount) with `machine.spawn_kernel(future)`, and builds its
+//! own [`Bio`](crate::block::Bio)s: `machine.perform(bio)` waits for the device, `machine.unplug(&mut plug)` merges and
+//! submits many, with a [`Group`](crate::executor::wait::Group) to wait for. A barrier is [`flush_bio`], a block that
+//! must be durable has `is_forced`. Ordered data of a transaction: [`Machine::write_file`] with [`Extents::Mapped`]
+//! (writes only what has its place already, so that a commit never needs a handle of its own transaction), then
 //! [`Machine::wait_writeback`]. **A commit may wait** for the device, for free requests, for pages in writeback (of any
-//! file), and for handles to close; it must not wait for `allocate`, for memory, or for a lock of an inode, whose holders
-//! may wait for the commit. For the same reason `before_write` and `allocate` close their handle before they return.
+//! file), and for handles to close; it must not wait for `allocate`, for memory, or for a lock of an inode, whose
+//! holders may wait for the commit. For the same reason `before_write` and `allocate` close their handle before they
+//! return.
 //!
 //! **Waiting** is done by [`crate::executor::wait`]; no `RefCell` may be borrowed across an `await`. The time is
 //! `machine.now()`; chance, if any, is drawn from a stream that is seeded from `machine.config.seed`.
@@ -213,8 +214,8 @@ pub trait FileSystem {
     /// metadata.
     async fn map(&self, machine: &Machine, actor: &Actor, inode: &Inode, pages: PageRange) -> Extent;
 
-    /// As [`map`](Self::map), at once and from memory alone: a stretch whose blocks are not chosen yet, or not known, has
-    /// no place.
+    /// As [`map`](Self::map), at once and from memory alone: a stretch whose blocks are not chosen yet, or not known,
+    /// has no place.
     fn mapped(&self, inode: &Inode, pages: PageRange) -> Extent;
 
     /// As [`map`](Self::map) for pages that are going to be written: what has no blocks gets them.
@@ -254,8 +255,8 @@ pub trait FileSystem {
     /// The class of a page of [`InodeNumber::DEVICE`].
     fn class_of_block(&self, page: u64) -> Class;
 
-    /// The blocks that a check of the whole file system reads, in the order in which it does; those of one range at once.
-    /// None where no checker is modelled.
+    /// The blocks that a check of the whole file system reads, in the order in which it does; those of one range at
+    /// once. None where no checker is modelled.
     fn check_order(&self) -> Vec<PageRange> {
         Vec::new()
     }

@@ -1,7 +1,7 @@
 //! `raw`: files are places on the device, given out once, one behind the other. No metadata, no journal.
 //!
-//! A file lies in extents of a fixed size, which it gets as it grows: what a volume manager does, or a database on a raw
-//! device. It shows what the machine does without a file system, and how little a file system needs.
+//! A file lies in extents of a fixed size, which it gets as it grows: what a volume manager does, or a database on a
+//! raw device. It shows what the machine does without a file system, and how little a file system needs.
 
 use super::{Actor, Extent, FileSystem, Inode, flush_bio};
 use crate::cache::{PAGE_BYTES, PageRange};
@@ -16,13 +16,13 @@ const EXTENT_PAGES: u64 = (1 << 30) / PAGE_BYTES;
 
 /// Files as extents of fixed size.
 pub struct Raw {
-    state: RefCell<State>,
+    state: RefCell<RawState>,
     extent_pages: u64,
     extents_max: u64,
 }
 
 #[derive(Default)]
-struct State {
+struct RawState {
     /// By file and extent within the file: which extent of the device.
     extents: BTreeMap<(u32, u64), u64>,
     free: Vec<u64>,

@@ -1,5 +1,5 @@
-//! A journal's room: a ring of blocks. Transactions take theirs at the head; the tail moves on when the oldest one's blocks
-//! are all in place.
+//! A journal's room: a ring of blocks. Transactions take theirs at the head; the tail moves on when the oldest one's
+//! blocks are all in place.
 
 use super::space::Blocks;
 use std::collections::{BTreeMap, BTreeSet};

@@ -36,7 +36,8 @@ impl Statistics {
         self.started.get() - self.ended.get()
     }
 
-    /// Knows one thread more; answers with its number, how many of its name came before, and where it keeps its figures.
+    /// Knows one thread more; answers with its number, how many of its name came before, and where it keeps its
+    /// figures.
     pub(crate) fn add_thread(&self, name: &str) -> (u32, u64, Rc<ProcessStatistics>) {
         self.threads.set(self.threads.get() + 1);
         let statistics = self.by_name.borrow_mut().entry(name.to_owned()).or_default().clone();

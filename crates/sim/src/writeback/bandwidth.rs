@@ -27,7 +27,7 @@ const SPAN_SECONDS: i64 = 8;
 
 /// Pages since the start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct PageTotals {
     /// That were written.
     pub(crate) written: u64,
     /// That became dirty.
@@ -50,7 +50,7 @@ pub(crate) struct Bandwidth {
     balanced_rate_limit: u64,
     /// When the estimates were corrected, in ticks, and the totals then.
     updated: u64,
-    before: Totals,
+    before: PageTotals,
 }
 
 impl Bandwidth {
@@ -66,7 +66,7 @@ impl Bandwidth {
             rate_limit: INITIAL_PAGES_PER_SECOND,
             balanced_rate_limit: INITIAL_PAGES_PER_SECOND,
             updated: 0,
-            before: Totals::default(),
+            before: PageTotals::default(),
         }
     }
 
@@ -94,21 +94,22 @@ impl Bandwidth {
 
     /// Writing of a file begins. If nothing has been written for a while, what was measured before says nothing of now
     /// (`wb_bandwidth_estimate_start`).
-    pub(crate) fn begin(&mut self, now: u64, totals: Totals, is_idle: bool) {
+    pub(crate) fn begin(&mut self, now: u64, totals: PageTotals, is_idle: bool) {
         if self.is_due(now) && is_idle {
             (self.updated, self.before) = (now, totals);
         }
     }
 
-    /// Writing of a file has begun to its end: corrects the estimate of the device's speed, if it is time (`do_writepages`).
-    pub(crate) fn end(&mut self, now: u64, totals: Totals) {
+    /// Writing of a file has begun to its end: corrects the estimate of the device's speed, if it is time
+    /// (`do_writepages`).
+    pub(crate) fn end(&mut self, now: u64, totals: PageTotals) {
         if self.is_due(now) {
             self.update_written(now, totals);
         }
     }
 
     /// A dirtier is held back at `dirty` pages: corrects the rate as well, if it is time (`balance_dirty_pages`).
-    pub(crate) fn balance(&mut self, now: u64, totals: Totals, dirty: u64) {
+    pub(crate) fn balance(&mut self, now: u64, totals: PageTotals, dirty: u64) {
         if self.is_due(now) {
             let dirtied = totals.dirtied - self.before.dirtied;
             self.update_rate_limit(dirtied * TICKS_PER_SECOND / (now - self.updated), dirty);
@@ -120,7 +121,7 @@ impl Bandwidth {
         now > self.updated + INTERVAL_TICKS
     }
 
-    fn update_written(&mut self, now: u64, totals: Totals) {
+    fn update_written(&mut self, now: u64, totals: PageTotals) {
         let elapsed = now - self.updated;
         let written = (totals.written - self.before.written) * TICKS_PER_SECOND;
         (self.updated, self.before) = (now, totals);
@@ -183,14 +184,14 @@ mod tests {
         const DEVICE_PAGES_PER_SECOND: u64 = 8000;
         const DIRTIERS: u64 = 4;
         let mut bandwidth = bandwidth();
-        let (mut totals, mut now) = (Totals::default(), 0);
+        let (mut totals, mut now) = (PageTotals::default(), 0);
         let mut dirty = bandwidth.freerun_pages();
         for _ in 0..600 {
             now += INTERVAL_TICKS + 1;
             let pages = |rate: u64| rate * (INTERVAL_TICKS + 1) / TICKS_PER_SECOND;
             let more = pages(bandwidth.rate_limit * bandwidth.position_ratio(dirty) as u64 / ONE as u64 * DIRTIERS);
             let less = pages(DEVICE_PAGES_PER_SECOND);
-            totals = Totals { written: totals.written + less, dirtied: totals.dirtied + more };
+            totals = PageTotals { written: totals.written + less, dirtied: totals.dirtied + more };
             dirty = dirty + more - less;
             bandwidth.balance(now, totals, dirty);
         }
@@ -205,10 +206,10 @@ mod tests {
         let mut bandwidth = bandwidth();
         let (before, rate_limit) = (bandwidth.average_pages_per_second, bandwidth.rate_limit);
         let rested = 100 * TICKS_PER_SECOND;
-        bandwidth.begin(rested, Totals::default(), true);
-        bandwidth.end(rested + INTERVAL_TICKS, Totals { written: 1, dirtied: 1 });
+        bandwidth.begin(rested, PageTotals::default(), true);
+        bandwidth.end(rested + INTERVAL_TICKS, PageTotals { written: 1, dirtied: 1 });
         assert_eq!(bandwidth.average_pages_per_second, before, "too early to say");
-        let mut totals = Totals { written: 0, dirtied: 1 << 20 };
+        let mut totals = PageTotals { written: 0, dirtied: 1 << 20 };
         for turn in 1..=100 {
             totals.written += 8000 * 2 / 5;
             let now = rested + turn * 2 * INTERVAL_TICKS;
@@ -217,7 +218,7 @@ mod tests {
         }
         assert!(bandwidth.average_pages_per_second.abs_diff(8000) < 100, "{bandwidth:?}");
         assert_eq!(bandwidth.rate_limit, rate_limit, "no writer was held back");
-        bandwidth.end(2 * rested + AVERAGE_TICKS, Totals { written: totals.written + 5000, ..totals });
+        bandwidth.end(2 * rested + AVERAGE_TICKS, PageTotals { written: totals.written + 5000, ..totals });
         assert!(bandwidth.average_pages_per_second < 100, "after a long time at once: {bandwidth:?}");
     }
 }

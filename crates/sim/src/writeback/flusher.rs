@@ -1,9 +1,9 @@
 //! The flusher: the kernel's thread that writes dirty pages of one device (Linux `fs/fs-writeback.c`).
 //!
-//! It writes while more is dirty than the background threshold, and every five seconds what has been dirty for thirty. It
-//! takes files in the order in which they became dirty, and of each a chunk; a file that has more goes behind the others.
-//! Three queues say which file is next: `dirty` (became dirty, oldest first), `io` (to be written in this round),
-//! `more_io` (had their chunk, to be written in the next).
+//! It writes while more is dirty than the background threshold, and every five seconds what has been dirty for thirty.
+//! It takes files in the order in which they became dirty, and of each a chunk; a file that has more goes behind the
+//! others. Three queues say which file is next: `dirty` (became dirty, oldest first), `io` (to be written in this
+//! round), `more_io` (had their chunk, to be written in the next).
 //!
 //! The flusher is a proxy: it submits in the name of its own session, and requests carry the causes of the pages.
 
@@ -146,7 +146,8 @@ impl Machine {
         }
     }
 
-    /// Fills the round's queue, if it is empty, with those that had their chunk and those that became dirty by `before`.
+    /// Fills the round's queue, if it is empty, with those that had their chunk and those that became dirty by
+    /// `before`.
     fn queue_io(&self, before: Time) {
         let mut queues = self.writeback.queues.borrow_mut();
         if !queues.io.is_empty() {

@@ -18,7 +18,7 @@ use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan};
 use crate::config::{MachineConfig, TICK};
 use crate::fs::{ALLOCATE_PAGES_MAX, Actor, Extent, Extents, Inode, class_of};
 use crate::machine::Machine;
-use bandwidth::{Bandwidth, Totals};
+use bandwidth::{Bandwidth, PageTotals};
 use flusher::Queues;
 use plimsoll_core::{CauseSet, Operation, Scheduler, Time, Wish};
 use std::cell::{Cell, RefCell};
@@ -110,8 +110,8 @@ impl Machine {
         self.now().as_nanos() / TICK.as_nanos()
     }
 
-    fn totals(&self) -> Totals {
-        Totals { written: self.writeback.written.get(), dirtied: self.cache.borrow().totals.dirtied }
+    fn totals(&self) -> PageTotals {
+        PageTotals { written: self.writeback.written.get(), dirtied: self.cache.borrow().totals.dirtied }
     }
 
     async fn write_pages(&self, actor: &Actor, inode: &Inode, what: WriteFile) -> Wrote {
@@ -208,7 +208,8 @@ impl Machine {
         count
     }
 
-    /// Waits while the next dirty page is being written: it was dirtied again meanwhile, and is to be written once more.
+    /// Waits while the next dirty page is being written: it was dirtied again meanwhile, and is to be written once
+    /// more.
     async fn wait_dirty_again(&self, inode: InodeNumber, from: u64, end: u64) {
         loop {
             let again = {

@@ -1,12 +1,13 @@
 //! Slowing down processes that dirty faster than the device writes (Linux `balance_dirty_pages`).
 //!
-//! A process may dirty a number of pages, then it is looked at. Below freerun it goes on, with a new number that grows with
-//! the room that is left. Above, it sleeps so long that its pages per time become the rate limit times the position ratio:
-//! many short pauses, at most 200 ms each, instead of one long stop. At the limit it sleeps until there is room.
+//! A process may dirty a number of pages, then it is looked at. Below freerun it goes on, with a new number that grows
+//! with the room that is left. Above, it sleeps so long that its pages per time become the rate limit times the
+//! position ratio: many short pauses, at most 200 ms each, instead of one long stop. At the limit it sleeps until there
+//! is room.
 //!
-//! The complication: all is counted in ticks of 4 ms, and a look comes before a folio is written, never within it. A writer
-//! that dirties a MiB at once is over its number at every look. The pause that it has earned is two or three ticks,
-//! less than the shortest one, so it is put on account, and every second look or so brings a pause for both.
+//! The complication: all is counted in ticks of 4 ms, and a look comes before a folio is written, never within it. A
+//! writer that dirties a MiB at once is over its number at every look. The pause that it has earned is two or three
+//! ticks, less than the shortest one, so it is put on account, and every second look or so brings a pause for both.
 //!
 //! Left out of Linux's rules: the shared count over all tasks of a core (`bdp_ratelimits`), strict limits and cgroups.
 
@@ -209,10 +210,11 @@ fn rates(bandwidth: &Bandwidth, dirty: u64) -> Rates {
 mod tests {
     use super::*;
 
-    /// Looks as Linux 6.18 traced them (`writeback:balance_dirty_pages`, HZ = 250) of a process that wrote 1 MiB a call to ext4
-    /// on an emulated disk: pages per second that the device wrote, pages dirty, rates of a dirtier at the setpoint and of
-    /// this one, pages dirtied, ticks since the last pause was thought to have ended; then the pause in ticks (none: 0), and
-    /// after how many pages the next look came. So were 99 of 100 of 9851 looks; the others met an estimate in between.
+    /// Looks as Linux 6.18 traced them (`writeback:balance_dirty_pages`, HZ = 250) of a process that wrote 1 MiB a call
+    /// to ext4 on an emulated disk: pages per second that the device wrote, pages dirty, rates of a dirtier at the
+    /// setpoint and of this one, pages dirtied, ticks since the last pause was thought to have ended; then the pause in
+    /// ticks (none: 0), and after how many pages the next look came. So were 99 of 100 of 9851 looks; the others met an
+    /// estimate in between.
     const TRACED: [([u64; 5], i64, [u64; 2]); 12] = [
         ([29_567, 28_160, 1242, 2117, 256], 1, [29, 53]),
         ([25_903, 39_168, 1756, 3563, 256], 0, [17, 75]),

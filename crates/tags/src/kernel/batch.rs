@@ -4,8 +4,9 @@
 //! takes two system calls for each, and begins anew whenever the key is gone that it has come to: under a storm of
 //! forks it need not end. So a table is read bucket by bucket, many at a time.
 //!
-//! The kernel fills as much of the room as whole buckets do, and says with `ENOENT` that it has come to the end. Only then is
-//! it all: `libbpf_rs::MapCore::lookup_batch` takes a batch that is not full for the last one, and any error for the end.
+//! The kernel fills as much of the room as whole buckets do, and says with `ENOENT` that it has come to the end. Only
+//! then is it all: `libbpf_rs::MapCore::lookup_batch` takes a batch that is not full for the last one, and any error
+//! for the end.
 
 use crate::source::Entry;
 use libbpf_rs::{MapCore, MapHandle, libbpf_sys};
@@ -13,7 +14,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
-/// Reads the table, with room for so many entries at a time. What is there all the time is read once. O(entries + buckets).
+/// Reads the table, with room for so many entries at a time. What is there all the time is read once. O(entries +
+/// buckets).
 pub(super) fn entries(map: &MapHandle, room: u32) -> io::Result<Vec<Entry>> {
     let (key_bytes, value_bytes) = (map.key_size() as usize, map.value_size() as usize);
     let (mut keys, mut values) = (vec![0; key_bytes * room as usize], vec![0; value_bytes * room as usize]);
@@ -22,8 +24,9 @@ pub(super) fn entries(map: &MapHandle, room: u32) -> io::Result<Vec<Entry>> {
         let mut count = room;
         let position = ptr::from_mut(&mut bucket).cast();
         let from = if is_first { ptr::null_mut() } else { position };
-        // SAFETY: the kernel writes no more than `count` keys and values, for which there is room, and where it stopped: of a
-        // hash table the number of a bucket, 32 bits. All live until the call returns, and it wants no options.
+        // SAFETY: the kernel writes no more than `count` keys and values, for which there is room, and where it
+        // stopped: of a hash table the number of a bucket, 32 bits. All live until the call returns, and it wants no
+        // options.
         let outcome = unsafe {
             libbpf_sys::bpf_map_lookup_batch(
                 map.as_fd().as_raw_fd(),

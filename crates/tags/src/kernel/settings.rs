@@ -170,15 +170,15 @@ fn slot_shift(sectors: u64, tag_bytes_max: u64) -> u32 {
     needed.min(slots_allowed.ilog2()).clamp(*SLOT_SHIFTS.start(), *SLOT_SHIFTS.end())
 }
 
-/// Lines of the table of dirty pages, of four entries each (`bpf/page_table.h`): where as many pages are dirty as may be, a line has one and a
-/// half at the most, and one page in a thousand finds no room in either of its lines.
+/// Lines of the table of dirty pages, of four entries each (`bpf/page_table.h`): where as many pages are dirty as may
+/// be, a line has one and a half at the most, and one page in a thousand finds no room in either of its lines.
 fn page_lines(dirty_pages_max: u32) -> u32 {
     let lines = (u64::from(dirty_pages_max) * 2).div_ceil(3).next_power_of_two();
     u32::try_from(lines).map_or(PAGE_LINES_MAX, |lines| lines.clamp(PAGE_LINES_MIN, PAGE_LINES_MAX))
 }
 
-/// A file system that is a module of the kernel is loaded by its first mount, and has no tracepoints before. Asking for a
-/// context to mount it loads it too; if there is none, its programs are left out, and `Coverage` says so.
+/// A file system that is a module of the kernel is loaded by its first mount, and has no tracepoints before. Asking for
+/// a context to mount it loads it too; if there is none, its programs are left out, and `Coverage` says so.
 fn load_module(file_system: FileSystem) {
     let name = match file_system {
         FileSystem::Ext4 => "ext4",

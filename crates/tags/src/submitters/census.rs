@@ -1,19 +1,19 @@
 //! Which processes belong to which account, and what each account has moved since the last look, without being told of
 //! any fork or end.
 //!
-//! A process belongs to the account that it is registered as, else to its parent's, if it was born while its parent belonged to it,
-//! else to that of its cgroup. What it has moved is what its count grew by. When a process waits for a child, the
-//! kernel adds the child's count to the parent's: that part of the growth is *expected*, since it was the child's
-//! before, and not taken again. What a child did after the last look at it is in the parent's growth and thereby not
-//! lost, as is all that a child did that was never seen.
+//! A process belongs to the account that it is registered as, else to its parent's, if it was born while its parent
+//! belonged to it, else to that of its cgroup. What it has moved is what its count grew by. When a process waits for a
+//! child, the kernel adds the child's count to the parent's: that part of the growth is *expected*, since it was the
+//! child's before, and not taken again. What a child did after the last look at it is in the parent's growth and
+//! thereby not lost, as is all that a child did that was never seen.
 //!
 //! ```text
 //!   look 1   shell 10    dd 40          look 2   shell 55 (dd ended at 45)      moved: 55 - 10 - 40 = 5
 //! ```
 //!
-//! Parents are looked at before their children, so that a child that is still there when it is looked at was not yet in its
-//! parent's count. A process that lets its children go without waiting (`SIGCHLD` ignored) does not grow by them, and
-//! what is expected of it is forgotten after two looks.
+//! Parents are looked at before their children, so that a child that is still there when it is looked at was not yet in
+//! its parent's count. A process that lets its children go without waiting (`SIGCHLD` ignored) does not grow by them,
+//! and what is expected of it is forgotten after two looks.
 
 use super::processes::{Identity, Moved, Processes};
 use crate::shared::Group;

@@ -57,7 +57,8 @@ pub(super) trait Processes {
     fn thread(&self, thread: u32) -> Option<(u32, Moved)>;
     /// The cgroups that a process is in, with those above.
     fn groups(&self, process: u32) -> Vec<Group>;
-    /// The threads of a process that are not running, each with the number of the system call that it is in, or with less than zero.
+    /// The threads of a process that are not running, each with the number of the system call that it is in, or with
+    /// less than zero.
     fn calls(&self, process: u32) -> Vec<(u32, i64)>;
 }
 

@@ -51,8 +51,8 @@ pub fn extents(path: &Path) -> Vec<Extent> {
             reserved: 0,
             extents: [RawExtent::default(); EXTENTS],
         };
-        // SAFETY: the pointer is to a whole `struct fiemap` with room for as many extents as it says, which lives across
-        // the call and has no invalid bit patterns.
+        // SAFETY: the pointer is to a whole `struct fiemap` with room for as many extents as it says, which lives
+        // across the call and has no invalid bit patterns.
         let outcome = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) };
         assert!(outcome == 0, "FIEMAP of {}: {}", path.display(), std::io::Error::last_os_error());
         let extents = &request.extents[..request.mapped as usize];

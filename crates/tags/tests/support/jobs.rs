@@ -1,5 +1,5 @@
-//! Writers: processes that do one job when they are told to. A test binary is started again as a writer, with its job in
-//! the environment; the test registers it while it waits.
+//! Writers: processes that do one job when they are told to. A test binary is started again as a writer, with its job
+//! in the environment; the test registers it while it waits.
 
 use plimsoll_core::AccountId;
 use plimsoll_tags::{Options, Tags};

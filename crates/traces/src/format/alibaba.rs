@@ -6,7 +6,7 @@
 //! Block Storage Workloads in Large-Scale Production*, IISWC 2020).
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, Header, NANOSECONDS_PER_MICROSECOND};
 use crate::record::TraceRecord;
 

@@ -4,24 +4,25 @@
 //! magic [4]  sequence [4]  time [8]  sector [8]  bytes [4]  action [4]  pid [4]  device [4]  cpu [4]  error [2]  pdu_len [2]
 //! ```
 //!
-//! 48 bytes, in the byte order of the traced machine, which the magic number tells; then `pdu_len` bytes that are passed
-//! over. `time` is in nanoseconds of the machine's monotonic clock, `sector` in units of 512 bytes; the low half of `action` says what
-//! happened, the high half to what kind of request. A request goes by several times: queued, merged, issued, completed.
-//! One of these moments is read, [`BlockAction`]; the others are left out and counted.
+//! 48 bytes, in the byte order of the traced machine, which the magic number tells; then `pdu_len` bytes that are
+//! passed over. `time` is in nanoseconds of the machine's monotonic clock, `sector` in units of 512 bytes; the low half
+//! of `action` says what happened, the high half to what kind of request. A request goes by several times: queued,
+//! merged, issued, completed. One of these moments is read, [`BlockAction`]; the others are left out and counted.
 //!
 //! blktrace writes a file for each CPU; each alone is in order. `blkparse -d` merges them.
 //!
-//! The writer writes little-endian queue events on CPU 0: what fio, blkparse and btt take. Offsets must be whole sectors.
-//! Writing zeroes becomes a write, as in the kernel's own traces; an unknown process becomes 0; response times are lost.
+//! The writer writes little-endian queue events on CPU 0: what fio, blkparse and btt take. Offsets must be whole
+//! sectors. Writing zeroes becomes a write, as in the kernel's own traces; an unknown process becomes 0; response times
+//! are lost.
 //!
 //! Source: `include/uapi/linux/blktrace_api.h` of Linux.
 
 use super::{BinaryFormat, Encode, Event, Info};
-use crate::error::{Fault, FieldError};
+use crate::fault::{Fault, FieldError};
 use crate::fields::{self, SECTOR_BYTES};
 use crate::record::TraceRecord;
 use crate::source::Source;
-use crate::writer::WriteError;
+use crate::write_error::WriteError;
 use plimsoll_core::Operation;
 use std::io::Write;
 

@@ -8,7 +8,7 @@
 //! agree, and its microseconds are these seconds).
 
 use super::{Info, LineFormat, vscsi};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, Header, NANOSECONDS_PER_SECOND, SECTOR_BYTES};
 use crate::record::TraceRecord;
 

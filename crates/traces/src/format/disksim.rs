@@ -4,11 +4,11 @@
 //! decimals, a number, sectors of 512 bytes, sectors, flags in hexadecimal of which bit 0 stands for a read. The other
 //! flags (synchronous, asynchronous, and DiskSim's own) say nothing that a record holds.
 //!
-//! Source: *The DiskSim Simulation Environment Version 4.0 Reference Manual*, Bucy, Schindler, Schlosser and Ganger, 2008,
-//! and the reader of this format in DiskSim's `disksim_iotrace.c`.
+//! Source: *The DiskSim Simulation Environment Version 4.0 Reference Manual*, Bucy, Schindler, Schlosser and Ganger,
+//! 2008, and the reader of this format in DiskSim's `disksim_iotrace.c`.
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, NANOSECONDS_PER_MILLISECOND, SECTOR_BYTES};
 use crate::record::TraceRecord;
 use plimsoll_core::Operation;

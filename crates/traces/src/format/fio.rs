@@ -7,13 +7,15 @@
 //!             filename action offset length                 timestamp filename action offset length
 //! ```
 //!
-//! Offset and length are in bytes; actions with them are `read`, `write`, `trim`, `sync`, `datasync`, `syncfs`, and in version 2
-//! `wait`; `sync_file_range` is left out and counted, since it makes nothing durable (`sync_file_range(2)`). Without them there
-//! are `add`, `open` and `close`, which are left out. A file must be added before it is used; files are
-//! devices, numbered in the order in which they are added. The timestamp counts microseconds from the start of the run.
+//! Offset and length are in bytes; actions with them are `read`, `write`, `trim`, `sync`, `datasync`, `syncfs`, and in
+//! version 2 `wait`; `sync_file_range` is left out and counted, since it makes nothing durable (`sync_file_range(2)`).
+//! Without them there are `add`, `open` and `close`, which are left out. A file must be added before it is used; files
+//! are devices, numbered in the order in which they are added. The timestamp counts microseconds from the start of the
+//! run.
 //!
-//! Version 2 knows time only from `wait`, whose offset is microseconds since the wait before, as fio's manual defines it.
-//! (fio's own replay compares it with milliseconds since fio began.) Between two waits all records have the same time.
+//! Version 2 knows time only from `wait`, whose offset is microseconds since the wait before, as fio's manual defines
+//! it. (fio's own replay compares it with milliseconds since fio began.) Between two waits all records have the same
+//! time.
 //!
 //! The writer writes version 3, the first record at 1 us: fio takes a timestamp of 0 for "none yet" and would not wait
 //! before the next line. It adds and opens a device when its first record comes. Writing zeroes becomes a write, for
@@ -23,11 +25,11 @@
 //! `iolog.c`.
 
 use super::{Encode, Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, NANOSECONDS_PER_MICROSECOND, Separator};
 use crate::names::{NAME_BYTES_MAX, Names};
 use crate::record::TraceRecord;
-use crate::writer::WriteError;
+use crate::write_error::WriteError;
 use plimsoll_core::{Operation, Time};
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -5,6 +5,7 @@ mod blkparse;
 mod blktrace;
 mod cloudphysics;
 mod disksim;
+mod encode;
 mod fio;
 mod hp;
 mod lis;
@@ -16,13 +17,12 @@ mod tencent;
 mod vscsi;
 
 pub use blktrace::BlockAction;
+pub(crate) use encode::Encode;
 
-use crate::error::{Fault, FieldError};
+use crate::fault::{Fault, FieldError};
 use crate::record::TraceRecord;
 use crate::source::Source;
-use crate::writer::WriteError;
 use std::fmt;
-use std::io::{self, Write};
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -269,26 +269,5 @@ impl Decoder {
             Some(record) if format.is_flush_before() => Event::FlushAndRequest(record),
             Some(record) => Event::Request(record),
         })
-    }
-}
-
-/// A format's writer.
-pub(crate) trait Encode {
-    /// Writes what stands before the first record.
-    fn begin(&mut self, _out: &mut dyn Write) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Writes a record, or refuses it and writes nothing.
-    fn record(&mut self, record: &TraceRecord, out: &mut dyn Write) -> Result<(), WriteError>;
-
-    /// Writes what stands behind the last record.
-    fn end(&mut self, _out: &mut dyn Write) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Takes a device's name, if the format has names.
-    fn name_device(&mut self, _device: u32, _name: &str) -> Result<(), WriteError> {
-        Ok(())
     }
 }

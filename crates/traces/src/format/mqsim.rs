@@ -3,13 +3,13 @@
 //! A line is `time device address size type`, set apart by blanks: nanoseconds since the start of the trace, a number,
 //! sectors of 512 bytes, sectors, and 0 for a write or 1 for a read.
 //!
-//! The complication: MQSim's workload definition may set another unit of time (`Time_Unit`), which the trace itself does
-//! not say. Nanoseconds are what its own traces have.
+//! The complication: MQSim's workload definition may set another unit of time (`Time_Unit`), which the trace itself
+//! does not say. Nanoseconds are what its own traces have.
 //!
 //! Source: `traces/README.md` of MQSim (Tavakkol et al., FAST 2018).
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, SECTOR_BYTES};
 use crate::record::TraceRecord;
 use plimsoll_core::Operation;

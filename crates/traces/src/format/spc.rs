@@ -1,17 +1,17 @@
-//! SPC: the Storage Performance Council's trace files, in which the University of Massachusetts' Financial and WebSearch
-//! traces come.
+//! SPC: the Storage Performance Council's trace files, in which the University of Massachusetts' Financial and
+//! WebSearch traces come.
 //!
-//! A line is `ASU,LBA,size,opcode,timestamp`: application-specific unit, block, bytes, R or W in either case, and seconds
-//! since the start of the trace. More fields may follow and are the writer's own. Note that the size is in *bytes*, while
-//! the address is in *blocks*.
+//! A line is `ASU,LBA,size,opcode,timestamp`: application-specific unit, block, bytes, R or W in either case, and
+//! seconds since the start of the trace. More fields may follow and are the writer's own. Note that the size is in
+//! *bytes*, while the address is in *blocks*.
 //!
-//! The definition leaves the size of a block to the description of each trace; that of the UMass traces is 512 bytes, and
-//! that is what is read here.
+//! The definition leaves the size of a block to the description of each trace; that of the UMass traces is 512 bytes,
+//! and that is what is read here.
 //!
 //! Source: *SPC Trace File Format Specification*, revision 1.0.1, Storage Performance Council, 2002.
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, NANOSECONDS_PER_SECOND, SECTOR_BYTES};
 use crate::record::TraceRecord;
 

@@ -1,17 +1,17 @@
 //! SYSTOR'17: block traces of a virtual desktop infrastructure.
 //!
-//! A line is `Timestamp,Response,IOType,LUN,Offset,Size`: Unix time and response time in seconds with nine decimals, R or
-//! W, a number, bytes, bytes. The first line names the columns. Lines stand in order of completion, so the times go back
-//! and forth a little; [`Order::Sorted`](crate::Order) puts them right.
+//! A line is `Timestamp,Response,IOType,LUN,Offset,Size`: Unix time and response time in seconds with nine decimals, R
+//! or W, a number, bytes, bytes. The first line names the columns. Lines stand in order of completion, so the times go
+//! back and forth a little; [`Order::Sorted`](crate::Order) puts them right.
 //!
 //! The complication: there are lines with an empty type and response. They say that something happened, not what; they
 //! are left out and counted.
 //!
-//! Source: Lee, Kumano, Matsuki, Endo, Fukumoto and Sugawara, *Understanding Storage Traffic Characteristics on Enterprise
-//! Virtual Desktop Infrastructure*, SYSTOR 2017, and the README of the traces at SNIA IOTTA.
+//! Source: Lee, Kumano, Matsuki, Endo, Fukumoto and Sugawara, *Understanding Storage Traffic Characteristics on
+//! Enterprise Virtual Desktop Infrastructure*, SYSTOR 2017, and the README of the traces at SNIA IOTTA.
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, Header, NANOSECONDS_PER_SECOND};
 use crate::record::TraceRecord;
 use plimsoll_core::Span;

@@ -1,16 +1,16 @@
 //! Tencent CBS: a cloud block store's requests, of thousands of volumes over ten days.
 //!
-//! A line is `Timestamp,Offset,Size,IOType,VolumeID`: Unix time in whole seconds, sectors of 512 bytes, sectors, 0 for a
-//! read or 1 for a write, a number. With whole seconds many records share a time; they keep the order of the file. Files
-//! were merged from many machines, so records stand far from their place ([`Order::Sorted`](crate::Order)).
+//! A line is `Timestamp,Offset,Size,IOType,VolumeID`: Unix time in whole seconds, sectors of 512 bytes, sectors, 0 for
+//! a read or 1 for a write, a number. With whole seconds many records share a time; they keep the order of the file.
+//! Files were merged from many machines, so records stand far from their place ([`Order::Sorted`](crate::Order)).
 //!
 //! The traces are published as `.tgz`: unpack the archive first, the reader takes gzip but not tar.
 //!
-//! Source: the README of the traces at SNIA IOTTA (Zhang et al., *OSCA: An Online-Model Based Cache Allocation Scheme in
-//! Cloud Block Storage Systems*, USENIX ATC 2020).
+//! Source: the README of the traces at SNIA IOTTA (Zhang et al., *OSCA: An Online-Model Based Cache Allocation Scheme
+//! in Cloud Block Storage Systems*, USENIX ATC 2020).
 
 use super::{Info, LineFormat};
-use crate::error::FieldError;
+use crate::fault::FieldError;
 use crate::fields::{self, Header, NANOSECONDS_PER_SECOND, SECTOR_BYTES};
 use crate::record::TraceRecord;
 use plimsoll_core::Operation;

@@ -7,15 +7,15 @@
 //! version 2 (40)   cmd [2]  ver [2]  sn [4]  len [4]  nSG [4]  lbn [8]  ts [8]  rt [8]
 //! ```
 //!
-//! `len` is in bytes, `lbn` in sectors of 512 bytes, `ts` in microseconds of the traced host's clock; the high byte of `ver`
-//! is the version, the low byte of `cmd` the SCSI operation code. The version is told by where `ver` and `cmd` make sense.
-//! The unit of `rt` is nowhere defined, so no response time is taken from it. Commands that are no I/O (INQUIRY and the
-//! like) are left out and counted.
+//! `len` is in bytes, `lbn` in sectors of 512 bytes, `ts` in microseconds of the traced host's clock; the high byte of
+//! `ver` is the version, the low byte of `cmd` the SCSI operation code. The version is told by where `ver` and `cmd`
+//! make sense. The unit of `rt` is nowhere defined, so no response time is taken from it. Commands that are no I/O
+//! (INQUIRY and the like) are left out and counted.
 //!
 //! Source: libCacheSim's `traceReader/customizedReader/vscsi.h`; operation codes: SCSI Block Commands, SBC-3.
 
 use super::{BinaryFormat, Event, Info};
-use crate::error::{Fault, FieldError};
+use crate::fault::{Fault, FieldError};
 use crate::fields::{self, NANOSECONDS_PER_MICROSECOND, SECTOR_BYTES};
 use crate::source::Source;
 use plimsoll_core::Operation;
@@ -30,8 +30,8 @@ const VERSION_2_BYTES: usize = 40;
 /// Records that the detection looks at.
 const RECORDS_LOOKED_AT: usize = 2;
 
-/// What a SCSI command asks of a disk, if it is I/O. Reads and writes of 6, 10, 12 and 16 bytes; WRITE AND VERIFY counts as
-/// a write, both SYNCHRONIZE CACHE commands as a flush.
+/// What a SCSI command asks of a disk, if it is I/O. Reads and writes of 6, 10, 12 and 16 bytes; WRITE AND VERIFY
+/// counts as a write, both SYNCHRONIZE CACHE commands as a flush.
 pub(super) const fn operation(code: u8) -> Option<Operation> {
     match code {
         0x08 | 0x28 | 0xa8 | 0x88 => Some(Operation::Read),
@@ -43,7 +43,7 @@ pub(super) const fn operation(code: u8) -> Option<Operation> {
 
 /// One of the two layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum VscsiVersion {
     One,
     Two,
 }
@@ -65,25 +65,25 @@ fn le64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-impl Version {
+impl VscsiVersion {
     const fn bytes(self) -> usize {
         match self {
-            Version::One => VERSION_1_BYTES,
-            Version::Two => VERSION_2_BYTES,
+            VscsiVersion::One => VERSION_1_BYTES,
+            VscsiVersion::Two => VERSION_2_BYTES,
         }
     }
 
     const fn number(self) -> u8 {
         match self {
-            Version::One => 1,
-            Version::Two => 2,
+            VscsiVersion::One => 1,
+            VscsiVersion::Two => 2,
         }
     }
 
     fn command(self, record: &[u8]) -> Command {
         let (cmd, len, lbn) = match self {
-            Version::One => (12, 4, 16),
-            Version::Two => (0, 8, 16),
+            VscsiVersion::One => (12, 4, 16),
+            VscsiVersion::Two => (0, 8, 16),
         };
         Command {
             code: record[cmd],
@@ -102,27 +102,27 @@ impl Version {
     }
 }
 
-const VERSIONS: [Version; 2] = [Version::Two, Version::One];
+const VERSIONS: [VscsiVersion; 2] = [VscsiVersion::Two, VscsiVersion::One];
 
 /// Whether content that begins with `sample` is this format.
 pub(super) fn fits(sample: &[u8]) -> bool {
     VERSIONS.into_iter().any(|version| version.fits(sample, |command| operation(command.code).is_some()))
 }
 
-pub(super) struct Vscsi(Version);
+pub(super) struct Vscsi(VscsiVersion);
 
 impl Vscsi {
     /// Reads the layout whose version stands in the first records, or version 1 if none does: that says what is wrong.
     pub fn new(sample: &[u8]) -> Vscsi {
-        Vscsi(VERSIONS.into_iter().find(|version| version.fits(sample, |_| true)).unwrap_or(Version::One))
+        Vscsi(VERSIONS.into_iter().find(|version| version.fits(sample, |_| true)).unwrap_or(VscsiVersion::One))
     }
 }
 
 impl BinaryFormat for Vscsi {
     fn record(&mut self, source: &mut Source) -> Result<Event, Fault> {
         let command = match self.0 {
-            Version::One => source.record::<VERSION_1_BYTES>()?.map(|record| self.0.command(&record)),
-            Version::Two => source.record::<VERSION_2_BYTES>()?.map(|record| self.0.command(&record)),
+            VscsiVersion::One => source.record::<VERSION_1_BYTES>()?.map(|record| self.0.command(&record)),
+            VscsiVersion::Two => source.record::<VERSION_2_BYTES>()?.map(|record| self.0.command(&record)),
         };
         let Some(command) = command else { return Ok(Event::End) };
         if command.version != self.0.number() {

@@ -4,10 +4,12 @@
 //! are those of the split-level paper's figures 6 and 13: R bytes one after the other, then a jump.
 
 use crate::design::{Common, Design, SyncRule};
+use crate::file::{Before, FileSpec};
 use crate::pace::Pace;
-use crate::plan::{Before, FileSpec, Generator, Program, Script, ThreadSpec, transfer};
 use crate::random::Random;
+use crate::script::{Generator, Program, Script, transfer};
 use crate::step::{Action, FileIndex, Step};
+use crate::thread::ThreadSpec;
 use std::ops::Range;
 
 /// Where the next call goes.

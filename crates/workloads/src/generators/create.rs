@@ -2,10 +2,12 @@
 //! split-level paper's figure 17.
 
 use crate::design::{Common, Design};
+use crate::file::{Before, FileSpec};
 use crate::pace::Pace;
-use crate::plan::{Before, FileSpec, Generator, Program, Script, THREADS_MAX, ThreadSpec};
 use crate::random::Random;
+use crate::script::{Generator, Program, Script};
 use crate::step::{Action, FileIndex};
+use crate::thread::{THREADS_MAX, ThreadSpec};
 
 /// Bytes of one write call into a new file, the size of a page.
 const WRITE_BYTES: u64 = 4096;

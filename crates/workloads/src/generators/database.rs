@@ -11,10 +11,12 @@
 //! TPC-B-like workload.
 
 use crate::design::{Common, Design};
+use crate::file::FileSpec;
 use crate::pace::Pace;
-use crate::plan::{FileSpec, Generator, Program, Script, ThreadSpec};
 use crate::random::{DirtyPages, Random};
+use crate::script::{Generator, Program, Script};
 use crate::step::{Action, Counter, FileIndex};
+use crate::thread::ThreadSpec;
 
 /// Bytes of a page (SQLite's default since 3.12).
 const PAGE: u64 = 4096;

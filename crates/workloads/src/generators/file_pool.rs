@@ -5,10 +5,12 @@
 //! paper; to 190 and 194 GB here: Table 8 is printed in whole per cents.
 
 use crate::design::{Common, Design};
+use crate::file::{Before, FileSpec};
 use crate::pace::Pace;
-use crate::plan::{Before, FileSpec, Generator, Program, Script, THREADS_MAX, ThreadSpec};
 use crate::random::{Purpose, Random};
+use crate::script::{Generator, Program, Script};
 use crate::step::{Action, DirectoryIndex, FileIndex};
+use crate::thread::{THREADS_MAX, ThreadSpec};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

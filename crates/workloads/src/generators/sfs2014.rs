@@ -10,10 +10,12 @@
 //! SPEC result.
 
 use crate::design::{Common, Design};
+use crate::file::{Before, FileSpec};
 use crate::pace::{Arrivals, Pace};
-use crate::plan::{Before, FileSpec, Generator, Program, Script, THREADS_MAX, ThreadSpec, transfer};
 use crate::random::Random;
+use crate::script::{Generator, Program, Script, transfer};
 use crate::step::{Action, DirectoryIndex, FileIndex};
+use crate::thread::{THREADS_MAX, ThreadSpec};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

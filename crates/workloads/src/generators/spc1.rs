@@ -20,10 +20,12 @@
 //! of it is used. The specification itself was not at hand, so the result is *like* SPC-1 and never an SPC-1 result.
 
 use crate::design::{Common, Design};
+use crate::file::FileSpec;
 use crate::pace::{Arrivals, Pace};
-use crate::plan::{FileSpec, Generator, Program, Script, ThreadSpec, transfer};
 use crate::random::Random;
+use crate::script::{Generator, Program, Script, transfer};
 use crate::step::{DEPTH_UNLIMITED, FileIndex, Step};
+use crate::thread::ThreadSpec;
 
 /// Bytes; every transfer is a multiple and so aligned (SPC-1).
 const BLOCK: u64 = 4096;

@@ -2,9 +2,11 @@
 //! reader by the processor and not by the disk.
 
 use crate::design::{Common, Design};
-use crate::plan::{Before, FileSpec, Generator, Program, Script, ThreadSpec};
+use crate::file::{Before, FileSpec};
 use crate::random::Random;
+use crate::script::{Generator, Program, Script};
 use crate::step::{FileIndex, Step};
+use crate::thread::ThreadSpec;
 use plimsoll_core::Span;
 
 /// How much is computed in one step. Ours: short beside a scheduler's time slice, so that a host can share cores

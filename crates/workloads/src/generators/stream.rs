@@ -1,9 +1,11 @@
 //! Media: so many bytes a second, each piece wanted before the next one is due (Zygaria's figure 6, "media").
 
 use crate::design::{Common, Design};
-use crate::plan::{FileSpec, Generator, Program, Script, ThreadSpec, transfer};
+use crate::file::FileSpec;
 use crate::random::Random;
+use crate::script::{Generator, Program, Script, transfer};
 use crate::step::{FileIndex, Step};
+use crate::thread::ThreadSpec;
 use plimsoll_core::Span;
 
 /// A player or a recorder of media.

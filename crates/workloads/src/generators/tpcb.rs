@@ -11,10 +11,12 @@
 //! probability a page is dirty, and that number goes through counters.
 
 use crate::design::{Common, Design};
+use crate::file::{Before, FileSpec};
 use crate::pace::Pace;
-use crate::plan::{Before, FileSpec, Generator, Program, Script, ThreadSpec};
 use crate::random::{DirtyPages, Random};
+use crate::script::{Generator, Program, Script};
 use crate::step::{Action, Counter, FileIndex, Step};
+use crate::thread::ThreadSpec;
 use plimsoll_core::Span;
 use std::ops::Range;
 
@@ -95,9 +97,9 @@ impl Design for TpcB {
     fn program(&self, common: &Common, _seed: u64, thread: u32) -> Program {
         let pages = self.pages();
         match thread.checked_sub(self.clients) {
-            None => Box::new(Client { pages, pace: common.pace() }),
+            None => Box::new(TpcbClient { pages, pace: common.pace() }),
             Some(0) => Box::new(LogWriter { pages, position: 0, updates: 0, phase: LogPhase::AskCheckpoints }),
-            Some(_) => Box::new(Checkpointer {
+            Some(_) => Box::new(TpcbCheckpointer {
                 pages,
                 interval: self.checkpoint,
                 rounds: 0,
@@ -119,12 +121,12 @@ fn write_round(file: FileIndex, range: Range<u64>, size: u64, chunk: u64, script
     script.sweep(file, false, 0..length - before_end, chunk);
 }
 
-struct Client {
+struct TpcbClient {
     pages: u64,
     pace: Pace,
 }
 
-impl Generator for Client {
+impl Generator for TpcbClient {
     fn next(&mut self, random: &mut Random, _taken: u64, script: &mut Script) {
         script.begin(self.pace.next(random));
         script.call(Action::Read { file: ACCOUNTS, offset: random.below(self.pages) * PAGE, length: PAGE });
@@ -195,7 +197,7 @@ impl Generator for LogWriter {
     }
 }
 
-struct Checkpointer {
+struct TpcbCheckpointer {
     pages: u64,
     interval: Span,
     /// Checkpoints begun.
@@ -210,7 +212,7 @@ struct Checkpointer {
     is_waiting: bool,
 }
 
-impl Checkpointer {
+impl TpcbCheckpointer {
     /// The write of one page, due so far into the checkpoint as its part of the pages.
     fn write(&mut self, page: u64, script: &mut Script) {
         let part = (self.written as f64 / self.dirty.expected()).min(1.0);
@@ -230,7 +232,7 @@ impl Checkpointer {
     }
 }
 
-impl Generator for Checkpointer {
+impl Generator for TpcbCheckpointer {
     fn next(&mut self, random: &mut Random, taken: u64, script: &mut Script) {
         if self.is_waiting {
             self.is_waiting = false;

@@ -11,13 +11,15 @@
 //! | 18 | scan lineitem and sort its orders and quantities through a temporary file; scan orders; scan customer |
 //! | 19 | scan part; scan lineitem |
 //!
-//! Every read and write says what it is of, as the paper's PostgreSQL does (table 6): a table read in order, a table read by
-//! its index, an index, a temporary table. So a table is opened twice, once for either way of reading.
+//! Every read and write says what it is of, as the paper's PostgreSQL does (table 6): a table read in order, a table
+//! read by its index, an index, a temporary table. So a table is opened twice, once for either way of reading.
 
 use crate::design::{Common, Design};
-use crate::plan::{Before, FileSpec, Generator, Program, Script, ThreadSpec};
+use crate::file::{Before, FileSpec};
 use crate::random::Random;
+use crate::script::{Generator, Program, Script};
 use crate::step::{Action, FileIndex};
+use crate::thread::ThreadSpec;
 use plimsoll_core::Class;
 
 /// Bytes of a page and of a call (PostgreSQL: BLCKSZ).

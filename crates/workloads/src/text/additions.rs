@@ -4,7 +4,7 @@ use super::heads::Head;
 use super::words::{Word, Words, WorkloadError, list};
 use crate::design::{Common, SyncRule};
 use crate::pace::{Arrivals, Bursts};
-use crate::plan::THREADS_MAX;
+use crate::thread::THREADS_MAX;
 use plimsoll_core::Span;
 
 /// Outstanding units at most. Ours: more than any device's queue (NVMe: 65,535 commands).

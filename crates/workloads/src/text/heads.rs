@@ -12,7 +12,7 @@ use crate::generators::spin::Spin;
 use crate::generators::stream::Stream;
 use crate::generators::tpcb::TpcB;
 use crate::generators::tpch::{QUERIES, TpcH};
-use crate::plan::THREADS_MAX;
+use crate::thread::THREADS_MAX;
 use plimsoll_core::Span;
 use std::ops::Range;
 use std::sync::Arc;

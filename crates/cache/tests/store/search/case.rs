@@ -1,5 +1,5 @@
-//! A case of the search: a setup and a list of steps, all of it made from one number. A step means something whatever the steps before
-//! it are, so that a case stays one when some are left out.
+//! A case of the search: a setup and a list of steps, all of it made from one number. A step means something whatever
+//! the steps before it are, so that a case stays one when some are left out.
 
 use super::faults::{Bad, Rate};
 use super::{FOUND_BEFORE_RANGES, FOUND_ONCE};

@@ -1,4 +1,5 @@
-//! What goes wrong with the two devices of a rig: operations that fail by chance, and blocks that cannot be read or written.
+//! What goes wrong with the two devices of a rig: operations that fail by chance, and blocks that cannot be read or
+//! written.
 
 use crate::rig::Random;
 use plimsoll_cache::store::{Action, BLOCK_BYTES, Operation, Target};

@@ -1,5 +1,5 @@
-//! A search for faults: random setups, requests, failures, changes of policy and restarts, each made from one number; a crash at every
-//! step, and invariants looked at after every step. What fails is made small and printed.
+//! A search for faults: random setups, requests, failures, changes of policy and restarts, each made from one number; a
+//! crash at every step, and invariants looked at after every step. What fails is made small and printed.
 //!
 //! | variable | what it says |
 //! | --- | --- |

@@ -1,4 +1,5 @@
-//! Plays a case: does each of its steps, looks at every invariant after it, crashes it, and at last lets everything come to rest.
+//! Plays a case: does each of its steps, looks at every invariant after it, crashes it, and at last lets everything
+//! come to rest.
 
 use super::case::{Case, Keep, Step, Way, What};
 use super::faults::{Faults, Rate};
@@ -89,7 +90,8 @@ fn do_step(rig: &mut Rig, step: &Step, random: &mut Random, tally: &mut Tally) -
     Ok(())
 }
 
-/// Whether a client was told of a failure though the store has not failed, the cache's device can be read, and its journal is whole.
+/// Whether a client was told of a failure though the store has not failed, the cache's device can be read, and its
+/// journal is whole.
 fn told_without_need(rig: &Rig) -> Result<(), String> {
     match rig.failures.first() {
         Some(failure) if !rig.faults.may_be_told && !rig.machine.has_failed() => {
@@ -161,8 +163,8 @@ fn restart(rig: &mut Rig, way: Way, starts: u64, random: &mut Random, tally: &mu
         }
     }
     if is_killed {
-        // A flush that failed told the daemon that was killed. What the store has lost is read until the power fails, and a flush that the next
-        // daemon asks for succeeds.
+        // A flush that failed told the daemon that was killed. What the store has lost is read until the power fails,
+        // and a flush that the next daemon asks for succeeds.
         let kept = power(&rig.store, Keep::All, random);
         let is_lost = |block: &u64| kept.get(*block) != rig.store.get(*block);
         (0..rig.setup.store_blocks).filter(is_lost).for_each(|block| rig.versions.doubt_block(block));
@@ -183,7 +185,8 @@ fn both_die(rig: &mut Rig) -> Result<(), String> {
     settle(rig).map_err(|error| format!("both devices fail: {error}"))
 }
 
-/// Nothing fails any more: everything is answered, each block can be read, written and trimmed, and at last the store has everything.
+/// Nothing fails any more: everything is answered, each block can be read, written and trimmed, and at last the store
+/// has everything.
 fn come_to_rest(rig: &mut Rig, tally: &mut Tally) -> Result<(), String> {
     if rig.random.below(4) == 0 {
         both_die(rig)?;

@@ -1,6 +1,7 @@
 //! Whether what was promised can be kept: reserves must fit into their pool's, pools' into the device's worst case.
 //!
-//! The decision is [`AccountTree`]'s, the same that decides while the daemon runs. Here its refusals get a line and a key.
+//! The decision is [`AccountTree`]'s, the same that decides while the daemon runs. Here its refusals get a line and a
+//! key.
 
 use crate::config::model::{Device, Pool, Volume};
 use crate::config::{Place, Problem};

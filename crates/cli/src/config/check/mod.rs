@@ -11,7 +11,7 @@ mod references;
 mod uniqueness;
 
 use super::Problem;
-use super::model::Configuration;
+use super::configuration::Configuration;
 use super::sections::Sections;
 use super::{Defaults, Listen};
 use std::path::Path;

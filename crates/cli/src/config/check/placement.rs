@@ -1,8 +1,8 @@
 //! Where each volume starts on its device.
 //!
-//! The place matters where a head moves: volumes side by side are cheaper to serve together than volumes at both ends of
-//! a disk. A volume with `start` is put there. The others follow in the order of the file, each at the first free place
-//! that is large enough.
+//! The place matters where a head moves: volumes side by side are cheaper to serve together than volumes at both ends
+//! of a disk. A volume with `start` is put there. The others follow in the order of the file, each at the first free
+//! place that is large enough.
 
 use crate::config::model::{Device, Volume};
 use crate::config::{Place, Problem};

@@ -1,13 +1,14 @@
-//! Whether each promise is one that the device's scheduler keeps. The registry of schedulers decides; here its refusals get a
-//! line and a key.
+//! Whether each promise is one that the device's scheduler keeps. The registry of schedulers decides; here its refusals
+//! get a line and a key.
 
-use crate::config::model::{Configuration, Device};
+use crate::config::configuration::Configuration;
+use crate::config::model::Device;
 use crate::config::{Place, Problem, SCHEDULER_WITH_TENANTS_DEFAULT};
 use plimsoll_core::Allocation;
 use plimsoll_schedulers::{NotKept, Promised, Target, not_kept, refused_target};
 
-/// Gives devices with tenants their default scheduler, and reports what is promised and not kept. A promise that was reported
-/// is taken out, so that nothing else is said of it.
+/// Gives devices with tenants their default scheduler, and reports what is promised and not kept. A promise that was
+/// reported is taken out, so that nothing else is said of it.
 pub(super) fn check(configuration: &mut Configuration, problems: &mut Vec<Problem>) {
     choose_defaults(configuration);
     for device in &configuration.devices.clone() {

@@ -5,8 +5,8 @@ use crate::config::sections::{Holder, PoolSection, Sections, allowed_names};
 use crate::config::{Place, Problem, name_problem, quoted};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Answers the pools, parents before children, and says of pools and volumes which device they are on. Those of which that is not
-/// known have an empty name there: they exist, and what does not depend on a device is still looked at.
+/// Answers the pools, parents before children, and says of pools and volumes which device they are on. Those of which
+/// that is not known have an empty name there: they exist, and what does not depend on a device is still looked at.
 pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> Vec<Pool> {
     undefined_holders(sections, problems);
     cycles(&sections.pools, problems);
@@ -78,7 +78,8 @@ fn undefined_caches(sections: &Sections, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Finds the accounts that may fill only a part of a cache: pools, and sessions of volumes, which open while the daemon runs.
+/// Finds the accounts that may fill only a part of a cache: pools, and sessions of volumes, which open while the daemon
+/// runs.
 fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Problem>) {
     let path_of = |pool: &str| {
         let up = std::iter::successors(pools.iter().find(|found| found.name == pool), |pool| {
@@ -117,7 +118,8 @@ fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Pro
     }
 }
 
-/// That the session `VOLUME/SESSION` can never have a block in the cache called `cache`, if so: what it is, and what is allowed.
+/// That the session `VOLUME/SESSION` can never have a block in the cache called `cache`, if so: what it is, and what is
+/// allowed.
 fn impossible_session(volumes: &[Volume], cache: &str, name: &str) -> Option<(String, String)> {
     let (volume, session) = name.split_once('/')?;
     if let Some(allowed) = name_problem(session) {

@@ -3,8 +3,8 @@
 //! **Rule.** Reserves, limits and weights of pools and volumes, and pools that are new, go the way of `pool set` and
 //! `pool add`. A rate that a command has set stays until the file says another one than before.
 //! **Complication.** Reserves that grow may need what others give up, so what is refused is tried again after the rest.
-//! Everything else waits for a restart. One line of the log names each key that changed and each that waits. A key waits
-//! until a restart or until the file has its old value again. Nothing here ends the daemon.
+//! Everything else waits for a restart. One line of the log names each key that changed and each that waits. A key
+//! waits until a restart or until the file has its old value again. Nothing here ends the daemon.
 
 use super::Administration;
 use crate::config::{Cache, Configuration, Defaults, Device, Place, Pool, Volume, load};
@@ -150,7 +150,8 @@ fn account_of<'k>(key: &'k [String], of: &Configuration) -> Option<(String, &'k 
     Some((path?, key))
 }
 
-/// Whether a key that differs holds now: a rate or a weight of an account that stays where it is, or what places a pool that was opened.
+/// Whether a key that differs holds now: a rate or a weight of an account that stays where it is, or what places a pool
+/// that was opened.
 fn is_live(key: &[String], old: &Configuration, new: &Configuration, taken: &[String], refused: &[String]) -> bool {
     let Some((path, of_section)) = account_of(key, new) else { return false };
     let is_rate = RATES.contains(&of_section);
@@ -339,7 +340,8 @@ mod tests {
         assert_eq!(changes, [Change { reserve: Some("20%".parse().unwrap()), ..Change::default() }]);
     }
 
-    /// Outcome: each key is named, under what changed or under what waits. A key that waits is named at each SIGHUP until a restart.
+    /// Outcome: each key is named, under what changed or under what waits. A key that waits is named at each SIGHUP
+    /// until a restart.
     ///
     /// Planted break, seen red: a key that waits is taken for one that holds.
     #[test]

@@ -4,8 +4,9 @@
 //! written by the kernel, in the root's name. That is what the comparison is about. With version 2 (`io.max`,
 //! `io.bfq.weight`) the kernel charges some writeback to its writer; a machine with that alone is *not run*.
 
+use super::HostError;
+use super::error::failed;
 use super::group_folder::{self, GroupFolder};
-use super::{HostError, failed};
 use crate::scenario::{AccountSetup, MachineSetup, Setup};
 use plimsoll_agent::limits::{Limits, LimitsConfig};
 use plimsoll_core::Rate;
@@ -65,8 +66,8 @@ fn why_not_told(account: &AccountSetup, machine: &MachineSetup) -> Option<String
 }
 
 impl Groups {
-    /// Makes a group for each account and sets its limits on the block device `device` (`loop0`); `mounted` is where the
-    /// file system is mounted.
+    /// Makes a group for each account and sets its limits on the block device `device` (`loop0`); `mounted` is where
+    /// the file system is mounted.
     pub(super) fn make(setup: &Setup, device: &str, mounted: &Path) -> Result<Groups, HostError> {
         let folder = GroupFolder::make(CONTROLLER, mounted.with_file_name(NOTE))?;
         let groups = Groups { folder, limits_note: mounted.with_file_name(LIMITS_NOTE) };

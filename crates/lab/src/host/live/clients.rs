@@ -11,9 +11,10 @@
 
 use super::crew::{HEAD_START, Load, Log};
 use super::disk::{Disk, VOLUME};
+use super::error::failed;
 use super::runner::Done;
 use super::tally::{Tallies, Tally};
-use super::{HostError, clock, failed};
+use super::{HostError, clock};
 use crate::host::requests::Requests;
 use crate::scenario::{AccountSetup, Arrivals, Setup, TenantSetup};
 use plimsoll_core::{Span, Time};
@@ -29,7 +30,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
-/// Requests that a tenant has outstanding at the most where as many come as want; more wait, and go as soon as they can.
+/// Requests that a tenant has outstanding at the most where as many come as want; more wait, and go as soon as they
+/// can.
 const OUTSTANDING_MAX: u32 = 4096;
 /// A tenant that stops so soon after its start asks for nothing: scenarios leave one out in that way.
 const ACTIVE_MIN: Span = Span::from_millis(1);
@@ -67,7 +69,7 @@ fn asks(tenant: &TenantSetup) -> bool {
 
 /// All clients of a run.
 pub(super) struct Clients {
-    connections: Vec<Connection>,
+    connections: Vec<TenantSession>,
     threads: Vec<JoinHandle<Result<BTreeMap<String, Done>, String>>>,
     is_over: Arc<AtomicBool>,
     has_failed: Arc<AtomicBool>,
@@ -75,7 +77,7 @@ pub(super) struct Clients {
 }
 
 /// A session, and the tenants that are in it.
-struct Connection {
+struct TenantSession {
     client: Client,
     streams: Vec<Stream>,
     /// Requests that are not outstanding: when each may be sent, and its tag.
@@ -127,7 +129,7 @@ impl Clients {
             let stream = Stream { setup: tenant.clone(), requests, sent: 0, tally: Tally::default() };
             connections.entry(&tenant.account).or_default().push(stream);
         }
-        let connect = |(account, streams)| Connection::open(account, streams, serving.address(), &attached);
+        let connect = |(account, streams)| TenantSession::open(account, streams, serving.address(), &attached);
         let connections = connections.into_iter().map(connect).collect::<Result<_, _>>()?;
         let (is_over, has_failed) = (Arc::default(), Arc::default());
         Ok(Clients { connections, threads: Vec::new(), is_over, has_failed, _serving: serving })
@@ -192,13 +194,13 @@ impl Drop for Clients {
     }
 }
 
-impl Connection {
+impl TenantSession {
     fn open(
         account: &str,
         streams: Vec<Stream>,
         address: &Address,
         attached: &Receiver<Result<(), String>>,
-    ) -> Result<Connection, HostError> {
+    ) -> Result<TenantSession, HostError> {
         let mut slots = Vec::new();
         for (stream, Stream { setup, .. }) in streams.iter().enumerate() {
             let depth = match setup.arrivals {
@@ -213,7 +215,7 @@ impl Connection {
         let client = Client::connect(address, &options).map_err(|error| failed(account, error))?;
         let is_let_in = attached.recv().map_err(|error| failed(account, error))?;
         is_let_in.map_err(|error| failed(account, error))?;
-        Ok(Connection { client, streams, waiting: BTreeSet::new(), slots })
+        Ok(TenantSession { client, streams, waiting: BTreeSet::new(), slots })
     }
 
     /// Sends and receives until the run is over.

@@ -1,12 +1,14 @@
 //! The processes of a run, from the host's side.
 
 use super::cgroups::Groups;
+use super::error::{failed, interrupted};
+use super::job::Job;
 use super::memory::MemoryGroup;
-use super::process::{Answer, Job, Link, Start};
+use super::process::{Link, Reply, Start};
 use super::runner::Done;
 use super::tally::Tally;
 use super::tenants::Tenants;
-use super::{HostError, ProcessProgram, clock, failed, interrupted};
+use super::{HostError, ProcessProgram, clock};
 use crate::results::Source;
 use crate::scenario::ProcessSetup;
 use plimsoll_core::{Span, Time};
@@ -33,7 +35,7 @@ struct Member {
     child: Child,
     link: Link,
     /// What it said while the experiment ran: that it has failed, or come to its end.
-    said: Option<Result<Answer, HostError>>,
+    said: Option<Result<Reply, HostError>>,
 }
 
 /// What was done.
@@ -50,7 +52,8 @@ pub(super) trait Load {
     /// Lets all of them begin; answers with when they do.
     fn start(&mut self) -> Result<Time, HostError>;
 
-    /// Whether there is nothing to wait for: one has met an error, or all have come to their end where that ends the experiment.
+    /// Whether there is nothing to wait for: one has met an error, or all have come to their end where that ends the
+    /// experiment.
     fn is_over(&mut self) -> bool;
 
     /// Ends it.
@@ -109,9 +112,9 @@ impl Load for Crew {
         let mut log = Log::default();
         for member in &mut self.members {
             match member.said.take().unwrap_or_else(|| member.answer())? {
-                Answer::Done(done) => log.add(&member.name, done),
-                Answer::Prepared => return Err(failed(&member.name, "answered out of turn")),
-                Answer::Failed(_) => unreachable!("is an error"),
+                Reply::Done(done) => log.add(&member.name, done),
+                Reply::Prepared => return Err(failed(&member.name, "answered out of turn")),
+                Reply::Failed(_) => unreachable!("is an error"),
             }
         }
         Ok(log)
@@ -159,14 +162,14 @@ impl Member {
             }
         }
         match member.answer()? {
-            Answer::Prepared => Ok(member),
+            Reply::Prepared => Ok(member),
             answer => Err(failed(&job.name, format!("answered {answer:?} to its job"))),
         }
     }
 
-    fn answer(&mut self) -> Result<Answer, HostError> {
+    fn answer(&mut self) -> Result<Reply, HostError> {
         match self.link.hear() {
-            Ok(Some(Answer::Failed(reason))) => Err(failed(&self.name, reason)),
+            Ok(Some(Reply::Failed(reason))) => Err(failed(&self.name, reason)),
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => Err(failed(&self.name, "its process has gone")),
             Err(error) => Err(failed(&self.name, error)),

@@ -1,9 +1,10 @@
-//! The device of a live run: a model in real time, with one volume in memory, mounted or for clients of the engine; or
+//! The device of a live run: a model in real time, with one volume in memory, mounted or for clients of the brick; or
 //! for these a file on this machine's own disk.
 
+use super::error::failed;
 use super::queue::Queue;
 use super::tenants::Tenants;
-use super::{HostError, VOLUME_BYTES_MAX, cache, cgroups, failed, knobs, memory, own_disk, queue, tenants};
+use super::{HostError, VOLUME_BYTES_MAX, cache, cgroups, knobs, memory, own_disk, queue, tenants};
 use crate::scenario::{Alternate, MachineSetup, Setup};
 use plimsoll_core::{Allocation, Span};
 use plimsoll_engine::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
@@ -136,7 +137,8 @@ impl Disk {
         Ok((Disk { _lock: lock, engine, queue, tenants, attachment, info, own, recovered, folder }, state))
     }
 
-    /// Starts the setup's device, or this machine's own disk, with a volume as large as it is, for clients of an engine.
+    /// Starts the setup's device, or this machine's own disk, with a volume as large as it is, for clients of the
+    /// brick.
     pub(super) fn build_bare(setup: &Setup, seed: u64) -> Result<Disk, HostError> {
         let (lock, machine) = (OnlyRun::begin()?, &setup.machine);
         let (config, volume) = match machine.own_disk_bytes {
@@ -229,7 +231,8 @@ impl Disk {
     /// Unmounts the file system, of which nothing is in memory then. Tenants are told apart no more.
     pub(super) fn unmount(&mut self) -> Result<(), HostError> {
         let attachment = self.attachment.as_mut().expect("a disk with a file system");
-        // Written back while the classes of blocks are told, which ends before: the station keeps the file system in use.
+        // Written back while the classes of blocks are told, which ends before: the station keeps the file system in
+        // use.
         let root = std::fs::File::open(&self.folder).map_err(|error| failed(self.folder.display(), error))?;
         rustix::fs::syncfs(&root).map_err(|errno| failed("write back", errno))?;
         drop(root);

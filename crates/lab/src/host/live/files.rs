@@ -1,6 +1,6 @@
 //! What workloads find: folders and files, on the device and out of the page cache.
 
-use super::process::Job;
+use super::job::Job;
 use plimsoll_workloads::{Before, DirectoryIndex, FileIndex, Plan};
 use rustix::fs::Advice;
 use std::fs::File;
@@ -10,8 +10,8 @@ use std::path::Path;
 /// Files are filled in pieces of this many bytes: large enough that the call does not matter.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Makes what `plan` wants to find in the folder of `job`. Files with data are written, not only allocated: an extent that was
-/// never written reads as zero without the device, and its first write changes metadata.
+/// Makes what `plan` wants to find in the folder of `job`. Files with data are written, not only allocated: an extent
+/// that was never written reads as zero without the device, and its first write changes metadata.
 pub(super) fn prepare(job: &Job, plan: &Plan) -> Result<(), String> {
     let folder = &job.folder;
     let made =

@@ -2,7 +2,8 @@
 //!
 //! It is written down before it is made: a run that is killed leaves it, and the next one removes it.
 
-use super::{HostError, clock, failed};
+use super::error::failed;
+use super::{HostError, clock};
 use plimsoll_core::mounts::MOUNT_TABLE;
 use plimsoll_core::{MountTable, Span};
 use std::path::{Path, PathBuf};

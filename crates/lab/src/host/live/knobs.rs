@@ -3,19 +3,22 @@
 //! They are global, so the values that were found are written down first: a run that is killed leaves them behind, and
 //! the next one puts them back before it looks at them. A scenario whose machine is the default one changes nothing.
 
-use super::{HostError, failed};
+use super::HostError;
+use super::error::failed;
 use plimsoll_sim::MachineConfig;
 use std::path::{Path, PathBuf};
 
 const FOLDER: &str = "/proc/sys/vm";
 /// Where the old values are noted, beside the state directory.
 const NOTE: &str = "vm-knobs";
-/// Limits are set in bytes, because the simulated machine has a memory of its own; writing one of a pair clears the other.
+/// Limits are set in bytes, because the simulated machine has a memory of its own; writing one of a pair clears the
+/// other.
 const PAIRS: [(&str, &str); 2] = [("dirty_bytes", "dirty_ratio"), ("dirty_background_bytes", "dirty_background_ratio")];
 const EXPIRE: &str = "dirty_expire_centisecs";
 const INTERVAL: &str = "dirty_writeback_centisecs";
-/// What a day of other work leaves of memory is neither free nor in large pieces, and with that milliseconds are lost: the 99th
-/// percentile of `split-fig12-ssd-live` was 3.1 to 6.4 ms, and 3.1 to 3.3 after both of these (`docs/figures.md`).
+/// What a day of other work leaves of memory is neither free nor in large pieces, and with that milliseconds are lost:
+/// the 99th percentile of `split-fig12-ssd-live` was 3.1 to 6.4 ms, and 3.1 to 3.3 after both of these
+/// (`docs/figures.md`).
 const AFRESH: [(&str, u64); 2] = [("drop_caches", 3), ("compact_memory", 1)];
 const NS_PER_CENTISECOND: u64 = 10_000_000;
 
@@ -35,8 +38,8 @@ fn write(knob: &str, value: u64) -> Result<(), HostError> {
     std::fs::write(&path, value.to_string()).map_err(|error| failed(path.display(), error))
 }
 
-/// Has the kernel free what it can and join it, as far as it lets us, so that a run finds memory as on a machine that has just
-/// started. Nothing is lost, and there is nothing to put back: files in use are read anew.
+/// Has the kernel free what it can and join it, as far as it lets us, so that a run finds memory as on a machine that
+/// has just started. Nothing is lost, and there is nothing to put back: files in use are read anew.
 pub(super) fn begin_afresh() {
     for (knob, value) in AFRESH {
         // Others than root may not, and a kernel need not have both.

@@ -2,7 +2,8 @@
 
 use super::crew::Load;
 use super::disk::Disk;
-use super::{HostError, clock, interrupted};
+use super::error::interrupted;
+use super::{HostError, clock};
 use crate::results::RunResult;
 use crate::scenario::Setup;
 use plimsoll_core::Span;
@@ -14,8 +15,9 @@ const PATIENCE_FACTOR: u64 = 4;
 /// Where every second counts, one reply in so many may be late.
 const LATE_REPLIES_PART_MAX: u64 = 10;
 
-/// Runs the load until there are as many seconds that count as the setup asks for, or until it has come to its end, where that is
-/// the end; answers with how many did not count. All do where `is_timed`, where the load comes to its end, and where schedulers take turns.
+/// Runs the load until there are as many seconds that count as the setup asks for, or until it has come to its end,
+/// where that is the end; answers with how many did not count. All do where `is_timed`, where the load comes to its
+/// end, and where schedulers take turns.
 pub(super) fn measure(
     disk: &Disk,
     setup: &Setup,

@@ -15,22 +15,26 @@
 //!
 //! A scenario with a database has no processes: it has a real PostgreSQL ([`database`]).
 //!
-//! A cache before the device is the engine's own ([`cache`]); its classes come from a station, and processes have as much memory as the
-//! scenario's machine ([`memory`]).
+//! A cache before the device is the brick's own ([`cache`]); its classes come from a station, and processes have as
+//! much memory as the scenario's machine ([`memory`]).
 //!
-//! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't count:
-//! they are cut out, the run goes on for as many more, and [`LiveHost::notes`] says how many they were. Workloads with a
-//! start or a stop cannot be extended; there every second counts, and too many late replies make the run *not run*.
+//! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't
+//! count: they are cut out, the run goes on for as many more, and [`LiveHost::notes`] says how many they were.
+//! Workloads with a start or a stop cannot be extended; there every second counts, and too many late replies make the
+//! run *not run*.
 
 mod cache;
 mod cgroups;
 mod clients;
 pub(crate) mod clock;
+mod counted;
 mod crew;
 mod database;
 mod disk;
+mod error;
 mod files;
 mod group_folder;
+mod job;
 mod knobs;
 mod measure;
 mod memory;
@@ -52,15 +56,17 @@ use crate::results::RunResult;
 use crate::scenario::{DatabaseSetup, ProcessSetup, Setup};
 use cgroups::Groups;
 use clients::Clients;
+use counted::Counted;
 use crew::Crew;
 use database::Database;
 use disk::Disk;
+use error::interrupted;
+use job::Job;
 use measure::measure;
 use memory::MemoryGroup;
 use plimsoll_core::{Allocation, ByteCount, Rate, Span, Time};
 use plimsoll_workloads::Plan;
 use priority::Priorities;
-use process::Job;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -68,8 +74,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a volume may take of memory, bytes: a third of a machine with 24 GiB. A larger one takes it as it is written.
 const VOLUME_BYTES_MAX: u64 = 8 << 30;
-/// What a volume has beside the files that are prepared, bytes: a journal, metadata, and 1 GiB, at which an appended file
-/// is cut unless the workload says otherwise.
+/// What a volume has beside the files that are prepared, bytes: a journal, metadata, and 1 GiB, at which an appended
+/// file is cut unless the workload says otherwise.
 const VOLUME_SPARE_BYTES: u64 = (1 << 30) + (256 << 20);
 /// Memory that is left for everything else, bytes.
 const MEMORY_SPARE_BYTES: u64 = 2 << 30;
@@ -103,7 +109,8 @@ impl LiveHost {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts back what a run that was killed left on the machine, which each run does before it begins, and says what that was, a line each.
+    /// Puts back what a run that was killed left on the machine, which each run does before it begins, and says what
+    /// that was, a line each.
     ///
     /// # Errors
     /// A run is under way, or the folder of the runs cannot be opened.
@@ -156,7 +163,7 @@ impl LiveHost {
         let steered = groups.as_ref().filter(|_| machine.has_kernel_wdt);
         let _steering = steered.map(|groups| groups.steer(setup, &disk.device())).transpose()?;
         let is_timed = plans.iter().any(|plan| plan.active() != (Span::ZERO..Span::MAX));
-        let mut counted = cache::Counted::begin(&disk)?;
+        let mut counted = Counted::begin(&disk)?;
         let before = disk.requests()?;
         let (mut result, late_seconds) = measure(&disk, setup, crew, is_timed, &self.stop)?;
         let after = disk.requests()?;
@@ -167,7 +174,7 @@ impl LiveHost {
         }
         if !setup.utilities.is_empty() {
             disk.unmount()?;
-            counted = cache::Counted::begin(&disk)?;
+            counted = Counted::begin(&disk)?;
         }
         for utility in &setup.utilities {
             let source = utility::run(utility, setup, &plans, &mut disk, memory.as_ref(), &self.stop)?;
@@ -201,7 +208,7 @@ impl LiveHost {
         let memory = machine.cache.as_ref().map(|_| MemoryGroup::make(machine.config.memory_bytes, disk.folder()));
         let memory = memory.transpose()?;
         let database = Database::build(of, &disk, memory.as_ref(), seed, &self.stop)?;
-        let mut counted = cache::Counted::begin(&disk)?;
+        let mut counted = Counted::begin(&disk)?;
         let (mut result, late_seconds) = measure(&disk, setup, database.queries(), false, &self.stop)?;
         counted.add(&disk, [&of.name], &mut result)?;
         database.note_starts(&mut result);
@@ -244,14 +251,6 @@ fn late_note(seed: u64, seconds: u64) -> Option<String> {
 /// The device for tenants that send block requests, as clients of the engine.
 fn build_for_clients(setup: &Setup, seed: u64) -> Result<Disk, HostError> {
     clients::why_not(setup).map_or_else(|| Disk::build_bare(setup, seed), |reason| Err(HostError::NotRun(reason)))
-}
-
-fn interrupted() -> HostError {
-    HostError::Failed("interrupted".to_owned())
-}
-
-fn failed(doing: impl std::fmt::Display, error: impl std::fmt::Display) -> HostError {
-    HostError::Failed(format!("{doing}: {error}"))
 }
 
 /// Each process draws from a stream of its own, as on the simulator.
@@ -326,8 +325,8 @@ fn file_bytes(plans: &[Plan]) -> u64 {
     plans.iter().map(|plan| -> u64 { of_plan(plan) }).sum()
 }
 
-/// Bytes of the volume: as the scenario says, or what its files need. One that is larger than what may be taken of memory takes what its
-/// files need.
+/// Bytes of the volume: as the scenario says, or what its files need. One that is larger than what may be taken of
+/// memory takes what its files need.
 fn volume_bytes(wanted: Option<u64>, files: u64) -> Result<u64, String> {
     let of_files = (files + VOLUME_SPARE_BYTES).next_multiple_of(1 << 20);
     let bytes = wanted.unwrap_or(of_files);

@@ -6,7 +6,8 @@
 //! it is open, so that nothing is left of it however a run ends; and where temporary files lie in memory there is no
 //! disk to run on.
 
-use super::{HostError, failed};
+use super::HostError;
+use super::error::failed;
 use plimsoll_core::{ByteCount, DeviceProfile, Rate, Span};
 use plimsoll_engine::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_engine::measure::{Load, Measured, Target};
@@ -15,8 +16,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// Requests that are outstanding at the disk: what Linux gives one at once that does not say otherwise (`nr_requests`). With 32, virtual
-/// disks do less than they can.
+/// Requests that are outstanding at the disk: what Linux gives one at once that does not say otherwise (`nr_requests`).
+/// With 32, virtual disks do less than they can.
 const OUTSTANDING_MAX: u32 = 128;
 /// How long each of the four loads is measured.
 const MEASURED_FOR: Span = Span::from_secs(2);

@@ -9,14 +9,14 @@
 //!   process         prepared, or why not                           done, or why not
 //! ```
 //!
-//! The host ends the experiment by closing its side; a process that fails says so at once, and so does one that has come to its end
-//! where the experiment is over when all have. A host that is killed takes its processes
+//! The host ends the experiment by closing its side; a process that fails says so at once, and so does one that has
+//! come to its end where the experiment is over when all have. A host that is killed takes its processes
 //! with it: the kernel kills them, since their parent has died, and they have no descriptor of the device that is
 //! gone. While the host lives Ctrl-C is its business, so processes are in a group of their own.
 
 use super::clock;
 use super::files;
-use super::priority::Priorities;
+use super::job::Job;
 use super::runner::{Done, Team};
 use plimsoll_core::Time;
 use plimsoll_workloads::{Plan, Workload};
@@ -27,32 +27,6 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-
-/// What a process is to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Job {
-    /// The host.
-    pub(super) parent: i32,
-    /// Its name in the scenario.
-    pub(super) name: String,
-    /// The workload as the scenario has it, and the seed of its plan.
-    pub(super) workload: String,
-    pub(super) seed: u64,
-    /// Where its files are to be, on the file system that is measured: a folder that does not exist yet, or the root.
-    pub(super) folder: PathBuf,
-    pub(super) is_in_root: bool,
-    /// What was prepared stays in memory, as far as there is room, and is not made durable file by file.
-    pub(super) is_written_before: bool,
-    /// It says that it is done when all its threads have ended, and not when the host ends the experiment.
-    pub(super) is_until_ended: bool,
-    /// Another process has made them.
-    pub(super) is_prepared: bool,
-    /// Units of so many bytes are counted apart, too, under these names.
-    pub(super) unit_sizes: Vec<(String, u64)>,
-    /// What the kernel's scheduler is told, if there is one.
-    pub(super) priorities: Option<Priorities>,
-}
 
 /// When the experiment begins, on the clock that all processes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +36,7 @@ pub(super) struct Start {
 
 /// What a process says after its job, and at the end.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum Reply {
     Prepared,
     Done(Done),
     Failed(String),
@@ -122,12 +96,12 @@ pub fn serve_process() -> Result<(), String> {
     let said = |error: io::Error| format!("the host does not listen: {error}");
     let plan = match prepare(&job) {
         Ok(plan) => plan,
-        Err(reason) => return link.say(&Answer::Failed(reason)).map_err(said),
+        Err(reason) => return link.say(&Reply::Failed(reason)).map_err(said),
     };
-    link.say(&Answer::Prepared).map_err(said)?;
+    link.say(&Reply::Prepared).map_err(said)?;
     // A host that has changed its mind ends the conversation here.
     let Some(Start { origin_ns }) = link.hear().map_err(heard)? else { return Ok(()) };
-    let answer = run(&link, job, plan, Time::from_nanos(origin_ns)).map_or_else(Answer::Failed, Answer::Done);
+    let answer = run(&link, job, plan, Time::from_nanos(origin_ns)).map_or_else(Reply::Failed, Reply::Done);
     link.say(&answer).map_err(said)
 }
 
@@ -177,8 +151,8 @@ mod tests {
         assert_eq!(process.hear().unwrap(), Some(Start { origin_ns: u64::MAX }));
         assert!(process.has_word(0), "the end is a word, too");
         assert_eq!(process.hear::<Start>().unwrap(), None);
-        process.say(&Answer::Failed("disk full".to_owned())).unwrap();
-        assert_eq!(host.hear().unwrap(), Some(Answer::Failed("disk full".to_owned())));
+        process.say(&Reply::Failed("disk full".to_owned())).unwrap();
+        assert_eq!(host.hear().unwrap(), Some(Reply::Failed("disk full".to_owned())));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! A program that is none of ours: it is started, ends or is killed, and what it complains of is told.
 //!
-//! One that is to be in a group and an account from its first call on is a shell at first, which waits for a word and then becomes it.
+//! One that is to be in a group and an account from its first call on is a shell at first, which waits for a word and
+//! then becomes it.
 
-use super::{HostError, clock, failed, interrupted};
+use super::error::{failed, interrupted};
+use super::{HostError, clock};
 use plimsoll_core::{Span, Time};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,13 +1,14 @@
 //! Settings of the block device's queue: the kernel's scheduler among them.
 //!
 //! A loop device takes 128 requests at once and serves each at once, so whichever scheduler the kernel has for it never
-//! sees a queue. With `none` the number of requests is that of the device; so `none` first, then as many requests as the
-//! scheduler below is to have at once, then the scheduler, which gets requests of its own.
+//! sees a queue. With `none` the number of requests is that of the device; so `none` first, then as many requests as
+//! the scheduler below is to have at once, then the scheduler, which gets requests of its own.
 //!
 //! A loop device keeps its settings when its file is taken away. So the old values are written down before they are
 //! changed, and put back when the run is over, or by the next run if this one is killed.
 
-use super::{HostError, failed};
+use super::HostError;
+use super::error::failed;
 use crate::scenario::MachineSetup;
 use plimsoll_serve::attach::isolated;
 use std::io;
@@ -38,7 +39,7 @@ pub(super) struct Queue {
 
 /// A setting of a loop device and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Setting<'a> {
+struct QueueSetting<'a> {
     device: &'a str,
     name: &'a str,
     value: &'a str,
@@ -54,7 +55,7 @@ impl Queue {
 
     fn set_here(&self, device: &str, machine: &MachineSetup) -> Result<(), HostError> {
         let set = |name: &str, value: &str| {
-            put(&Setting { device, name, value }).map_err(|error| failed(path(device, name).display(), error))
+            put(&QueueSetting { device, name, value }).map_err(|error| failed(path(device, name).display(), error))
         };
         let is_there = |name: &&&str| path(device, name).exists();
         let mut note = String::new();
@@ -96,7 +97,7 @@ impl Queue {
         let Ok(note) = std::fs::read_to_string(&self.note) else { return Ok(()) };
         let settings = parse(&note);
         let (schedulers, others): (Vec<_>, Vec<_>) = settings.iter().partition(|setting| setting.name == SCHEDULER);
-        let none = schedulers.iter().map(|setting| Setting { value: "none", ..(*setting).clone() });
+        let none = schedulers.iter().map(|setting| QueueSetting { value: "none", ..(*setting).clone() });
         let mut problems = Vec::new();
         for setting in none.chain(others.into_iter().chain(schedulers.iter().copied()).cloned()) {
             if let Err(error) = put(&setting) {
@@ -136,7 +137,7 @@ fn chosen(text: &str) -> &str {
 }
 
 /// Sets a value. Requests twice: the kernel passes over a number that it has already, but the device's own may differ.
-fn put(setting: &Setting<'_>) -> io::Result<()> {
+fn put(setting: &QueueSetting<'_>) -> io::Result<()> {
     let path = path(setting.device, setting.name);
     if setting.name == REQUESTS
         && let Ok(requests) = setting.value.parse::<u32>()
@@ -148,7 +149,7 @@ fn put(setting: &Setting<'_>) -> io::Result<()> {
 }
 
 /// The lines of a note, of settings that we change.
-fn parse(note: &str) -> Vec<Setting<'_>> {
+fn parse(note: &str) -> Vec<QueueSetting<'_>> {
     let is_loop = |device: &str| {
         device
             .strip_prefix("loop")
@@ -156,7 +157,7 @@ fn parse(note: &str) -> Vec<Setting<'_>> {
     };
     let line = |line| match str::split(line, ' ').collect::<Vec<_>>()[..] {
         [device, name, value] if is_loop(device) && SETTINGS.contains(&name) && !value.is_empty() => {
-            Some(Setting { device, name, value })
+            Some(QueueSetting { device, name, value })
         }
         _ => None,
     };
@@ -188,7 +189,7 @@ mod tests {
     fn a_note_brings_back_only_what_is_ours() {
         let note = "loop7 scheduler none\nsda scheduler bfq\nloop/../sda nr_requests 1\nloop nr_requests 1\n\
                     loop7 io_timeout 1\nloop7 nr_requests\nloop7 nr_requests 128\n";
-        let setting = |name, value| Setting { device: "loop7", name, value };
+        let setting = |name, value| QueueSetting { device: "loop7", name, value };
         assert_eq!(parse(note), [setting(SCHEDULER, "none"), setting(REQUESTS, "128")]);
     }
 }

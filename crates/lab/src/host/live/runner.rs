@@ -1,8 +1,8 @@
 //! Threads: the steps of a workload as system calls.
 
 use super::clock;
+use super::job::Job;
 use super::priority::{self, Priorities};
-use super::process::Job;
 use super::tally::Tallies;
 use crate::scenario::sized_source;
 use plimsoll_core::{Span, Time};
@@ -56,11 +56,11 @@ struct Shared {
     is_over: AtomicBool,
     posts: Mutex<BTreeMap<u8, Post>>,
     posted: Condvar,
-    outcome: Mutex<Outcome>,
+    outcome: Mutex<TeamOutcome>,
 }
 
 #[derive(Default)]
-struct Outcome {
+struct TeamOutcome {
     tallies: Tallies,
     processor: Span,
     running: usize,
@@ -96,7 +96,7 @@ impl Team {
             is_over: AtomicBool::new(false),
             posts: Mutex::default(),
             posted: Condvar::new(),
-            outcome: Mutex::new(Outcome { running: specs.len(), ..Outcome::default() }),
+            outcome: Mutex::new(TeamOutcome { running: specs.len(), ..TeamOutcome::default() }),
         });
         let mut team = Team { shared: shared.clone(), threads: Vec::new() };
         for (number, spec) in specs.into_iter().enumerate() {
@@ -145,7 +145,7 @@ impl Drop for Team {
 
 impl Shared {
     fn run(&self, number: u32, spec: &ThreadSpec) {
-        let files = Files::default();
+        let files = SharedFiles::default();
         let mut runner = Runner::new(self, &files);
         let priority = self.priorities.as_ref().map(|priorities| priorities.of_thread(&spec.name));
         if let Some(Err(error)) = priority.map(priority::set) {
@@ -171,7 +171,7 @@ impl Shared {
     }
 
     /// Carries out units of one call, one after the other.
-    fn work(&self, units: &Mutex<Receiver<(Option<Time>, Action)>>, files: &Files) {
+    fn work(&self, units: &Mutex<Receiver<(Option<Time>, Action)>>, files: &SharedFiles) {
         let mut runner = Runner::new(self, files);
         let mut result = Ok(());
         while result.is_ok() {
@@ -243,7 +243,7 @@ impl Shared {
     }
 }
 
-type Files = Mutex<BTreeMap<FileIndex, Arc<File>>>;
+type SharedFiles = Mutex<BTreeMap<FileIndex, Arc<File>>>;
 
 /// Memory for calls, as O_DIRECT wants it.
 #[derive(Default)]
@@ -265,7 +265,7 @@ impl Memory {
 /// One thread.
 struct Runner<'team> {
     shared: &'team Shared,
-    files: &'team Files,
+    files: &'team SharedFiles,
     tallies: Tallies,
     /// The unit that began and did not end.
     unit: Option<Unit>,
@@ -284,7 +284,7 @@ struct Unit {
 }
 
 impl<'team> Runner<'team> {
-    fn new(shared: &'team Shared, files: &'team Files) -> Runner<'team> {
+    fn new(shared: &'team Shared, files: &'team SharedFiles) -> Runner<'team> {
         Runner { shared, files, tallies: Tallies::default(), unit: None, memory: Memory::default() }
     }
 

@@ -1,7 +1,7 @@
 //! What a thread counted, second by second of real time.
 //!
-//! Which seconds count is known only when they are over, so each is kept by itself until the end. Latencies are in classes
-//! half as wide as those of the results that they become.
+//! Which seconds count is known only when they are over, so each is kept by itself until the end. Latencies are in
+//! classes half as wide as those of the results that they become.
 
 use crate::results::{KINDS, Source};
 use plimsoll_core::{Span, Time};

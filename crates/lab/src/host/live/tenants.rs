@@ -7,7 +7,8 @@
 //! At the end no account has a limit any more: a call that the scheduler holds for what its caller owes would keep the
 //! run from ending for as long as that takes.
 
-use super::{HostError, failed};
+use super::HostError;
+use super::error::failed;
 use crate::scenario::{AccountSetup, Setup};
 use plimsoll_agent::{AgentError, ClassServer, ClassifiedMount, Disk, Station, StationConfig, Tenant, Who};
 use plimsoll_core::Allocation;
@@ -20,7 +21,8 @@ use std::path::{Path, PathBuf};
 
 /// Schedulers that decide at system calls or by what is dirty.
 const NEED_LEVELS: &[&str] = &["afq", "scs_token", "split_deadline", "split_deadline_flusher", "split_token"];
-/// Schedulers that have to see each read and write at its entry, with its bytes: more than a word for all of them tells.
+/// Schedulers that have to see each read and write at its entry, with its bytes: more than a word for all of them
+/// tells.
 const NEED_EACH_CALL: &[&str] = &["scs_token"];
 /// In memory, as the gates' words have to be; always the same, so that the next run finds what a killed one left.
 pub(in crate::host::live) const RUN_DIRECTORY: &str = "/dev/shm/plimsoll-live";
@@ -140,7 +142,8 @@ impl Tenants {
         Ok(())
     }
 
-    /// Hears what is said of the classes of files, as a daemon does, as long as the answer is there; `mounted` is where the file system is.
+    /// Hears what is said of the classes of files, as a daemon does, as long as the answer is there; `mounted` is where
+    /// the file system is.
     pub(super) fn hear_classes(&self, mounted: &Path) -> Result<ClassServer, HostError> {
         let classes = self.station.classes().expect("the disk is a volume").clone();
         let mount = ClassifiedMount { mount_point: mounted.to_owned(), classes };

@@ -149,7 +149,8 @@ impl Member {
         Caps { read_bytes_per_second: part(self.split), write_bytes_per_second: part(1.0 - self.split) }
     }
 
-    /// What it would have used of its budget if it had neither paid nor been paid: what it `used` is a part of what it might.
+    /// What it would have used of its budget if it had neither paid nor been paid: what it `used` is a part of what it
+    /// might.
     pub(super) fn measured(&self, used: i64) -> i64 {
         let scale = self.budget / self.payable_bytes_per_second().max(1.0);
         (used as f64 * if self.caps.is_some() { scale.clamp(0.5, 2.0) } else { 1.0 }) as i64

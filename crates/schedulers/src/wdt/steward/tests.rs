@@ -300,8 +300,8 @@ fn whenever_tenants_come_their_shares_are_right_after_two_seconds() {
     }
 }
 
-/// Of 300 runs in which the device does up to `less` less in one of `every` spans of `ticks`: by how much the worst ratio is off
-/// over ten seconds, from the least.
+/// Of 300 runs in which the device does up to `less` less in one of `every` spans of `ticks`: by how much the worst
+/// ratio is off over ten seconds, from the least.
 fn errors_on_a_device_that_stumbles(every: f64, ticks: usize, less: f64) -> Vec<f64> {
     let error = |seed: u64| {
         let mut rig = Rig { random: seed * 7919, ..Rig::new(four()) };

@@ -1,6 +1,6 @@
 //! Which file gets which blocks and inodes: near what belongs together, in one piece if there is one.
 
-use super::layout::{FIRST_SLOT, FLEX_GROUPS, GROUP_BLOCKS, GROUP_INODES, Layout, ROOT_SLOT};
+use super::layout::{Ext4Layout, FIRST_SLOT, FLEX_GROUPS, GROUP_BLOCKS, GROUP_INODES, ROOT_SLOT};
 use crate::fs::space::{Blocks, Space};
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ pub fn by_group(blocks: Blocks) -> impl Iterator<Item = Blocks> {
 
 impl Allocator {
     /// Everything free that the layout does not need.
-    pub fn new(layout: &Layout) -> Allocator {
+    pub fn new(layout: &Ext4Layout) -> Allocator {
         let mut spaces: Vec<Space> = vec![Space::default(); layout.groups as usize];
         for (group, space) in (0..).zip(&mut spaces) {
             space.release(Blocks { first: group * GROUP_BLOCKS, count: GROUP_BLOCKS });
@@ -91,8 +91,8 @@ impl Allocator {
         self.spaces[group_of(block) as usize].is_free(block)
     }
 
-    /// Takes at least one and at most `count_max` blocks in one piece: at `goal`, or as near after it as so many are free;
-    /// if they are nowhere, half as many, and so on.
+    /// Takes at least one and at most `count_max` blocks in one piece: at `goal`, or as near after it as so many are
+    /// free; if they are nowhere, half as many, and so on.
     ///
     /// # Panics
     /// If the device is full.
@@ -129,8 +129,8 @@ impl Allocator {
         self.take_slot(directory / GROUP_INODES)
     }
 
-    /// An inode for a directory. In the root: in the flex group with the fewest directories, so that they spread; below:
-    /// near its parent (`find_group_orlov`, without its debts).
+    /// An inode for a directory. In the root: in the flex group with the fewest directories, so that they spread;
+    /// below: near its parent (`find_group_orlov`, without its debts).
     pub fn take_directory_slot(&mut self, parent: u64) -> u64 {
         let group = if parent == ROOT_SLOT {
             let flex = (0u64..).zip(&self.directories).min_by_key(|&(flex, &count)| (count, flex));
@@ -160,8 +160,8 @@ impl Allocator {
         }
     }
 
-    /// Where a file's first block should be: the second group of its inode's flex group, so that directories' blocks stay
-    /// together in the first (`ext4_inode_to_goal_block`).
+    /// Where a file's first block should be: the second group of its inode's flex group, so that directories' blocks
+    /// stay together in the first (`ext4_inode_to_goal_block`).
     pub fn first_goal(&self, slot: u64, is_directory: bool) -> u64 {
         let flex_start = slot / GROUP_INODES / FLEX_GROUPS * FLEX_GROUPS;
         let group = if is_directory { flex_start } else { flex_start + 1 };

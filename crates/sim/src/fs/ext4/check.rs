@@ -1,9 +1,9 @@
-//! What e2fsck reads (e2fsprogs 1.4x, `e2fsck -f`), in its order: pass 1 the inodes that are in use and whatever holds their extents,
-//! pass 2 directories by their place, pass 5 bitmaps. Passes 3 and 4 read nothing new.
+//! What e2fsck reads (e2fsprogs 1.4x, `e2fsck -f`), in its order: pass 1 the inodes that are in use and whatever holds
+//! their extents, pass 2 directories by their place, pass 5 bitmaps. Passes 3 and 4 read nothing new.
 
 use super::Ext4;
-use super::layout::{GROUP_BLOCKS, GROUP_INODES, Layout};
-use super::node::State;
+use super::layout::{Ext4Layout, GROUP_BLOCKS, GROUP_INODES};
+use super::node::Ext4State;
 use crate::cache::PageRange;
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ impl Ext4 {
     /// The blocks, those of one range read at once.
     pub(super) fn blocks_to_check(&self) -> Vec<PageRange> {
         let state = self.state.borrow();
-        let mut order = vec![one(Layout::SUPERBLOCK)];
+        let mut order = vec![one(Ext4Layout::SUPERBLOCK)];
         let groups = state.layout.groups;
         let descriptors = state.layout.descriptor(groups - 1);
         order.extend(in_pieces(1, descriptors));
-        order.extend(state.tables_and_trees());
+        order.extend(tables_and_trees(&state));
         let mut directories: Vec<u64> = state.directory_blocks().collect();
         directories.sort_unstable();
         order.extend(directories.into_iter().map(one));
@@ -31,38 +31,31 @@ impl Ext4 {
     }
 }
 
-impl State {
-    /// Inode tables as far as they were ever used, a piece at a time, and after each the blocks of extents of the files in it.
-    fn tables_and_trees(&self) -> Vec<PageRange> {
-        let mut trees: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        for node in self.nodes.values() {
-            let block = self.layout.inode_block(node.slot);
-            let of_tree = node.tree.blocks().collect::<Vec<u64>>();
-            if !of_tree.is_empty() {
-                trees.entry(block).or_default().extend(of_tree);
-            }
+/// Inode tables as far as they were ever used, a piece at a time, and after each the blocks of extents of the files
+/// in it.
+fn tables_and_trees(state: &Ext4State) -> Vec<PageRange> {
+    let mut trees: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for node in state.nodes.values() {
+        let block = state.layout.inode_block(node.slot);
+        let of_tree = node.tree.blocks().collect::<Vec<u64>>();
+        if !of_tree.is_empty() {
+            trees.entry(block).or_default().extend(of_tree);
         }
-        let mut order = Vec::new();
-        for group in 0..self.layout.groups {
-            let used = self.allocator.inodes_used_of(group);
-            if used == 0 {
-                continue;
-            }
-            let first = self.layout.inode_block(group * GROUP_INODES);
-            for piece in in_pieces(first, self.layout.inode_block(group * GROUP_INODES + used - 1)) {
-                order.push(piece);
-                let within = trees.range(piece.first..piece.end()).flat_map(|(_, blocks)| blocks.iter().copied());
-                order.extend(within.map(one));
-            }
+    }
+    let mut order = Vec::new();
+    for group in 0..state.layout.groups {
+        let used = state.allocator.inodes_used_of(group);
+        if used == 0 {
+            continue;
         }
-        order
+        let first = state.layout.inode_block(group * GROUP_INODES);
+        for piece in in_pieces(first, state.layout.inode_block(group * GROUP_INODES + used - 1)) {
+            order.push(piece);
+            let within = trees.range(piece.first..piece.end()).flat_map(|(_, blocks)| blocks.iter().copied());
+            order.extend(within.map(one));
+        }
     }
-
-    /// The blocks of all directories.
-    pub(super) fn directory_blocks(&self) -> impl Iterator<Item = u64> {
-        let directories = self.nodes.values().filter(|node| node.directory.is_some());
-        directories.flat_map(|node| node.tree.extents.iter().flat_map(|run| run.block..run.block + run.count))
-    }
+    order
 }
 
 fn one(block: u64) -> PageRange {

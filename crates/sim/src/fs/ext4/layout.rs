@@ -1,6 +1,6 @@
-//! Where ext4 keeps what, as mke2fs lays it out: block groups of 128 MiB, the bitmaps and inode tables of sixteen of them
-//! together (flex_bg), copies of the superblock and the descriptors in few groups (sparse_super), each with blocks that are
-//! kept for more descriptors (resize_inode), the journal in the emptiest group around the middle.
+//! Where ext4 keeps what, as mke2fs lays it out: block groups of 128 MiB, the bitmaps and inode tables of sixteen of
+//! them together (flex_bg), copies of the superblock and the descriptors in few groups (sparse_super), each with blocks
+//! that are kept for more descriptors (resize_inode), the journal in the emptiest group around the middle.
 
 use crate::fs::class;
 use crate::fs::space::Blocks;
@@ -41,7 +41,7 @@ const JOURNAL_BLOCKS_MAX: u64 = 262_144;
 
 /// The layout of a device.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct Ext4Layout {
     /// Block groups.
     pub groups: u64,
     descriptor_blocks: u64,
@@ -51,12 +51,12 @@ pub struct Layout {
     pub journal: Blocks,
 }
 
-impl Layout {
+impl Ext4Layout {
     /// Of a device of so many blocks; the journal gets `journal_blocks`, or what mke2fs gives it.
     ///
     /// # Panics
     /// If the device is smaller than two groups, or the journal does not fit.
-    pub fn new(blocks: u64, journal_blocks: Option<u64>) -> Layout {
+    pub fn new(blocks: u64, journal_blocks: Option<u64>) -> Ext4Layout {
         let groups = blocks / GROUP_BLOCKS;
         assert!(groups >= 2, "ext4 on {blocks} blocks of 4 KiB: allowed are at least {}", 2 * GROUP_BLOCKS);
         let by_size = JOURNAL_BLOCKS.iter().find(|&&(limit, _)| blocks < limit);
@@ -64,15 +64,15 @@ impl Layout {
         let descriptor_blocks = groups.div_ceil(BLOCK_DESCRIPTORS);
         let grown_groups = (blocks * GROWTH_FACTOR).min(GROWN_BLOCKS_MAX).div_ceil(GROUP_BLOCKS);
         let growth_blocks = (grown_groups.div_ceil(BLOCK_DESCRIPTORS) - descriptor_blocks).min(GROWTH_BLOCKS_MAX);
-        let mut layout = Layout { groups, descriptor_blocks, growth_blocks, journal: Blocks { first: 0, count } };
+        let mut layout = Ext4Layout { groups, descriptor_blocks, growth_blocks, journal: Blocks { first: 0, count } };
         let group = layout.emptiest_in_the_middle(blocks / 2 / GROUP_BLOCKS);
         layout.journal.first = group * GROUP_BLOCKS + layout.used_at_start(group);
         assert!(layout.journal.end() <= groups * GROUP_BLOCKS, "a journal of {count} blocks on {blocks}");
         layout
     }
 
-    /// The group where mke2fs puts the journal: of those around the `middle` one, or of the first two of its flex group if
-    /// there is one before it, the first with the most free blocks (`get_midpoint_journal_block`).
+    /// The group where mke2fs puts the journal: of those around the `middle` one, or of the first two of its flex group
+    /// if there is one before it, the first with the most free blocks (`get_midpoint_journal_block`).
     fn emptiest_in_the_middle(&self, middle: u64) -> u64 {
         let is_small = middle <= FLEX_GROUPS;
         let first = if is_small { middle.saturating_sub(1) } else { middle / FLEX_GROUPS * FLEX_GROUPS };
@@ -82,7 +82,7 @@ impl Layout {
 
     /// Blocks at a group's start that are not for files, but for the journal.
     fn used_at_start(&self, group: u64) -> u64 {
-        let copy = if Layout::has_copy(group) { self.copy_blocks() } else { 0 };
+        let copy = if Ext4Layout::has_copy(group) { self.copy_blocks() } else { 0 };
         let flex = group / FLEX_GROUPS;
         let tables = if group == flex * FLEX_GROUPS { self.tables(flex).count } else { 0 };
         copy + tables
@@ -140,7 +140,7 @@ impl Layout {
 
     /// Everything that is not for files.
     pub fn reserved(&self) -> Vec<Blocks> {
-        let copies = (0..self.groups).filter(|&group| Layout::has_copy(group));
+        let copies = (0..self.groups).filter(|&group| Ext4Layout::has_copy(group));
         let copies = copies.map(|group| Blocks { first: group * GROUP_BLOCKS, count: self.copy_blocks() });
         let is_outside_journal = |b: &Blocks| b.end() <= self.journal.first || b.first >= self.journal.end();
         let flexes = self.groups.div_ceil(FLEX_GROUPS);
@@ -157,7 +157,7 @@ impl Layout {
         if is_in(self.journal) {
             return Some(class::JOURNAL);
         }
-        if Layout::has_copy(group) && within < self.copy_blocks() {
+        if Ext4Layout::has_copy(group) && within < self.copy_blocks() {
             return Some(if within == 0 { class::SUPERBLOCK } else { class::GROUP_DESCRIPTOR });
         }
         let tables = self.tables(flex);
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn nothing_lies_on_anything_else_and_every_block_knows_its_class() {
         for blocks in [2, 3, 10, 18, 33, 100, 3725].map(|groups| groups * GROUP_BLOCKS) {
-            let layout = Layout::new(blocks, None);
+            let layout = Ext4Layout::new(blocks, None);
             let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
             for reserved in layout.reserved() {
                 let previous = taken.range(..reserved.end()).next_back();
@@ -210,8 +210,9 @@ mod tests {
         }
     }
 
-    /// What mke2fs 1.47.0 (`-b 4096`, defaults otherwise) made of image files, as `dumpe2fs` and `debugfs -R "stat <8>"` show
-    /// it: the volume's MiB; the journal's first block and blocks; the first block bitmap and the first inode bitmap.
+    /// What mke2fs 1.47.0 (`-b 4096`, defaults otherwise) made of image files, as `dumpe2fs` and `debugfs -R
+    /// "stat <8>"` show it: the volume's MiB; the journal's first block and blocks; the first block bitmap and the
+    /// first inode bitmap.
     const MEASURED: [(u64, u64, u64, u64, u64); 8] = [
         (256, 32_801, 4096, 33, 35),
         (384, 65_536, 4096, 49, 52),
@@ -226,7 +227,7 @@ mod tests {
     #[test]
     fn journal_and_bitmaps_are_where_mke2fs_puts_them() {
         for (mebibytes, first, count, block_bitmap, inode_bitmap) in MEASURED {
-            let layout = Layout::new(mebibytes << 8, None);
+            let layout = Ext4Layout::new(mebibytes << 8, None);
             assert_eq!(layout.journal, Blocks { first, count }, "{mebibytes} MiB");
             assert_eq!(
                 (layout.block_bitmap(0), layout.inode_bitmap(0)),

@@ -12,9 +12,9 @@
 //! blocks that its data has not reached. So an fsync of one file waits for the data of others with blocks chosen in
 //! the same transaction (split-level paper, figures 4 and 5).
 //!
-//! The complication: with `dioread_nolock`, which buffered writes use by default since Linux 5.6, blocks are given out as
-//! *unwritten*, and a later transaction says that they are written once the device has the data. Then a commit has no data
-//! to wait for. Both are here: [`Options::dioread_nolock`].
+//! The complication: with `dioread_nolock`, which buffered writes use by default since Linux 5.6, blocks are given out
+//! as *unwritten*, and a later transaction says that they are written once the device has the data. Then a commit has
+//! no data to wait for. Both are here: [`Ext4Options::dioread_nolock`].
 //!
 //! [`layout`] says where things are, [`allocator`] which file gets what, [`node`] what changes with it, [`journal`] how
 //! it becomes durable; `operations` and `writing` are what the machine calls. What is simplified stands in
@@ -35,8 +35,8 @@ use crate::machine::Machine;
 use allocator::Allocator;
 use async_trait::async_trait;
 use journal::Journal;
-use layout::{Layout, ROOT_SLOT};
-use node::{Change, Node, State};
+use layout::{Ext4Layout, ROOT_SLOT};
+use node::{Ext4Change, Ext4Node, Ext4State};
 use plimsoll_core::{Class, Span};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ const COMMIT_INTERVAL: Span = Span::from_secs(5);
 
 /// How it is made and mounted.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct Ext4Options {
     /// Blocks are given out unwritten and converted when the data is there, instead of ordering data before the commit.
     pub dioread_nolock: bool,
     /// Blocks of the journal; `None` for what mke2fs gives it.
@@ -56,18 +56,18 @@ pub struct Options {
     pub commit_interval: Span,
 }
 
-impl Options {
+impl Ext4Options {
     /// As until Linux 5.5, and with `dioread_lock` today: data is ordered before the commit.
-    pub const ORDERED: Options =
-        Options { dioread_nolock: false, journal_blocks: None, commit_interval: COMMIT_INTERVAL };
+    pub const ORDERED: Ext4Options =
+        Ext4Options { dioread_nolock: false, journal_blocks: None, commit_interval: COMMIT_INTERVAL };
     /// As Linux mounts it by default since 5.6.
-    pub const NOLOCK: Options = Options { dioread_nolock: true, ..Options::ORDERED };
+    pub const NOLOCK: Ext4Options = Ext4Options { dioread_nolock: true, ..Ext4Options::ORDERED };
 }
 
 /// An ext4.
 pub struct Ext4 {
-    options: Options,
-    state: RefCell<State>,
+    options: Ext4Options,
+    state: RefCell<Ext4State>,
     /// The journal.
     pub journal: Journal,
     this: Weak<Ext4>,
@@ -78,14 +78,14 @@ impl Ext4 {
     ///
     /// # Panics
     /// If the device is smaller than 256 MiB, or the journal does not fit.
-    pub fn new(capacity_bytes: u64, options: Options) -> Rc<Ext4> {
-        let layout = Layout::new(capacity_bytes / PAGE_BYTES, options.journal_blocks);
+    pub fn new(capacity_bytes: u64, options: Ext4Options) -> Rc<Ext4> {
+        let layout = Ext4Layout::new(capacity_bytes / PAGE_BYTES, options.journal_blocks);
         let allocator = Allocator::new(&layout);
         let journal = Journal::new(layout.journal, options.commit_interval);
-        let mut state = State { layout, allocator, nodes: BTreeMap::new(), classes: BTreeMap::new() };
-        state.nodes.insert(InodeNumber::ROOT, Node::new(ROOT_SLOT, true));
+        let mut state = Ext4State { layout, allocator, nodes: BTreeMap::new(), classes: BTreeMap::new() };
+        state.nodes.insert(InodeNumber::ROOT, Ext4Node::new(ROOT_SLOT, true));
         // mke2fs wrote this one: nothing to journal.
-        state.add_directory_block(&mut Change::default(), InodeNumber::ROOT, 0);
+        state.add_directory_block(&mut Ext4Change::default(), InodeNumber::ROOT, 0);
         Rc::new_cyclic(|this| Ext4 { options, state: RefCell::new(state), journal, this: this.clone() })
     }
 
@@ -109,7 +109,7 @@ impl Ext4 {
     /// Every block that a file has or keeps.
     #[cfg(test)]
     pub fn owned(&self) -> Vec<Blocks> {
-        self.state.borrow().nodes.values().flat_map(Node::all_blocks).collect()
+        self.state.borrow().nodes.values().flat_map(Ext4Node::all_blocks).collect()
     }
 
     /// Whether `block` is free.
@@ -118,16 +118,16 @@ impl Ext4 {
         self.state.borrow().allocator.is_free(block)
     }
 
-    /// Decides a change and journals it in one handle. What is decided is decided at once; then each block is brought in
-    /// and joins.
+    /// Decides a change and journals it in one handle. What is decided is decided at once; then each block is brought
+    /// in and joins.
     async fn change<T>(
         &self,
         machine: &Machine,
         actor: &Actor,
-        decide: impl FnOnce(&mut State, &mut Change) -> T,
+        decide: impl FnOnce(&mut Ext4State, &mut Ext4Change) -> T,
     ) -> T {
         let handle = self.journal.start(machine, actor).await;
-        let mut change = Change { id: handle.id, ..Change::default() };
+        let mut change = Ext4Change { id: handle.id, ..Ext4Change::default() };
         let answer = decide(&mut self.state.borrow_mut(), &mut change);
         if let Some((inode, blocks)) = change.ordered {
             handle.order(inode, blocks);

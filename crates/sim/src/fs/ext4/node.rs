@@ -1,7 +1,7 @@
 //! A file or directory as ext4 knows it, and how its places change.
 
 use super::allocator::{Allocator, by_group, group_of};
-use super::layout::Layout;
+use super::layout::Ext4Layout;
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange};
 use crate::fs::class;
 use crate::fs::directory::Directory;
@@ -20,7 +20,7 @@ const STREAM_BYTES: u64 = 16 * PAGE_BYTES;
 const MIB: u64 = 1 << 20;
 
 /// A file or directory.
-pub struct Node {
+pub struct Ext4Node {
     /// Its inode on the device.
     pub slot: u64,
     /// Where its pages lie.
@@ -37,10 +37,10 @@ pub struct Node {
     pub datasync_id: u64,
 }
 
-impl Node {
+impl Ext4Node {
     /// Without data.
-    pub fn new(slot: u64, is_directory: bool) -> Node {
-        Node {
+    pub fn new(slot: u64, is_directory: bool) -> Ext4Node {
+        Ext4Node {
             slot,
             tree: ExtentTree::new(TREE),
             window: None,
@@ -62,7 +62,7 @@ impl Node {
 
 /// What an operation changes: filled in while it is decided, journaled afterwards.
 #[derive(Default)]
-pub struct Change {
+pub struct Ext4Change {
     /// The transaction.
     pub id: u64,
     /// Metadata blocks that change; whether they are new.
@@ -75,7 +75,7 @@ pub struct Change {
     pub ordered: Option<(InodeNumber, Blocks)>,
 }
 
-impl Change {
+impl Ext4Change {
     /// A block changes.
     pub fn touch(&mut self, block: u64) {
         self.blocks.entry(block).or_insert(false);
@@ -83,20 +83,20 @@ impl Change {
 }
 
 /// Everything that is known of files and free space.
-pub struct State {
+pub struct Ext4State {
     /// Where things are.
-    pub layout: Layout,
+    pub layout: Ext4Layout,
     /// What is free.
     pub allocator: Allocator,
     /// Files and directories.
-    pub nodes: BTreeMap<InodeNumber, Node>,
+    pub nodes: BTreeMap<InodeNumber, Ext4Node>,
     /// Classes of metadata blocks without a fixed place.
     pub classes: BTreeMap<u64, Class>,
 }
 
-impl State {
+impl Ext4State {
     /// The inode's block changes, for data or only for times.
-    pub fn touch_inode(&mut self, change: &mut Change, number: InodeNumber, is_for_data: bool) {
+    pub fn touch_inode(&mut self, change: &mut Ext4Change, number: InodeNumber, is_for_data: bool) {
         let node = self.nodes.get_mut(&number).expect("the inode exists");
         node.sync_id = change.id;
         if is_for_data {
@@ -105,7 +105,7 @@ impl State {
         change.touch(self.layout.inode_block(node.slot));
     }
 
-    fn touch_bitmaps(&self, change: &mut Change, blocks: Blocks) {
+    fn touch_bitmaps(&self, change: &mut Ext4Change, blocks: Blocks) {
         for piece in by_group(blocks) {
             let group = group_of(piece.first);
             change.touch(self.layout.block_bitmap(group));
@@ -114,14 +114,20 @@ impl State {
     }
 
     /// An inode's bitmap and group descriptor change.
-    pub fn touch_slot(&self, change: &mut Change, slot: u64) {
+    pub fn touch_slot(&self, change: &mut Ext4Change, slot: u64) {
         let group = slot / super::layout::GROUP_INODES;
         change.touch(self.layout.inode_bitmap(group));
         change.touch(self.layout.descriptor(group));
     }
 
     /// Gives the first of `pages`, which have no place, one; and as many after it as lie in one piece.
-    pub fn allocate(&mut self, change: &mut Change, number: InodeNumber, pages: PageRange, is_unwritten: bool) -> Run {
+    pub fn allocate(
+        &mut self,
+        change: &mut Ext4Change,
+        number: InodeNumber,
+        pages: PageRange,
+        is_unwritten: bool,
+    ) -> Run {
         let blocks = self.choose(number, pages);
         self.touch_bitmaps(change, blocks);
         let run = Run { page: pages.first, block: blocks.first, count: blocks.count, is_unwritten };
@@ -162,7 +168,7 @@ impl State {
     }
 
     /// The records of `page` changed, or their number: blocks of extents come and go.
-    pub fn tree_changed(&mut self, change: &mut Change, number: InodeNumber, page: u64) {
+    pub fn tree_changed(&mut self, change: &mut Ext4Change, number: InodeNumber, page: u64) {
         let node = self.nodes.get_mut(&number).expect("the inode exists");
         let goal = node.tree.extents.before(u64::MAX).map_or(0, |run| run.block + run.count);
         let mut taken = Vec::new();
@@ -185,20 +191,20 @@ impl State {
     }
 
     /// A metadata block is given back.
-    pub fn free_metadata(&mut self, change: &mut Change, block: u64) {
+    pub fn free_metadata(&mut self, change: &mut Ext4Change, block: u64) {
         self.classes.remove(&block);
         change.blocks.remove(&block);
         change.forgotten.push(block);
         self.free(change, Blocks { first: block, count: 1 });
     }
 
-    fn free(&mut self, change: &mut Change, blocks: Blocks) {
+    fn free(&mut self, change: &mut Ext4Change, blocks: Blocks) {
         self.touch_bitmaps(change, blocks);
         change.freed.push(blocks);
     }
 
     /// A file loses its pages from `first` on, and what it keeps to go on with.
-    pub fn cut(&mut self, change: &mut Change, number: InodeNumber, first: u64) {
+    pub fn cut(&mut self, change: &mut Ext4Change, number: InodeNumber, first: u64) {
         let node = self.nodes.get_mut(&number).expect("the inode exists");
         if let Some(window) = node.window.take() {
             self.allocator.release(window);
@@ -216,7 +222,7 @@ impl State {
     }
 
     /// The block of a directory with entry `inode`, which is added; it may be a new block.
-    pub fn add_entry(&mut self, change: &mut Change, directory: InodeNumber, inode: InodeNumber) {
+    pub fn add_entry(&mut self, change: &mut Ext4Change, directory: InodeNumber, inode: InodeNumber) {
         let node = self.nodes.get_mut(&directory).expect("the directory exists");
         let index = node.directory.as_mut().expect("it is a directory").add(inode) as u64;
         match node.tree.extents.find(PageRange { first: index, count: 1 }) {
@@ -227,19 +233,25 @@ impl State {
     }
 
     /// A directory gets its block numbered `index`.
-    pub fn add_directory_block(&mut self, change: &mut Change, directory: InodeNumber, index: u64) {
+    pub fn add_directory_block(&mut self, change: &mut Ext4Change, directory: InodeNumber, index: u64) {
         let run = self.allocate(change, directory, PageRange { first: index, count: 1 }, false);
         self.classes.insert(run.block, class::DIRECTORY);
         change.blocks.insert(run.block, true);
     }
 
     /// The block of a directory with entry `inode`, which is taken out.
-    pub fn remove_entry(&mut self, change: &mut Change, directory: InodeNumber, inode: InodeNumber) {
+    pub fn remove_entry(&mut self, change: &mut Ext4Change, directory: InodeNumber, inode: InodeNumber) {
         let node = self.nodes.get_mut(&directory).expect("the directory exists");
         let index = node.directory.as_mut().expect("it is a directory").remove(inode) as u64;
         let run = node.tree.extents.find(PageRange { first: index, count: 1 }).expect("the directory has this block");
         change.touch(run.block);
         self.touch_inode(change, directory, true);
+    }
+
+    /// The blocks of all directories.
+    pub fn directory_blocks(&self) -> impl Iterator<Item = u64> {
+        let directories = self.nodes.values().filter(|node| node.directory.is_some());
+        directories.flat_map(|node| node.tree.extents.iter().flat_map(|run| run.block..run.block + run.count))
     }
 }
 

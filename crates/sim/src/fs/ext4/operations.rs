@@ -1,15 +1,15 @@
 //! Names and sizes: what each operation changes.
 
 use super::Ext4;
-use super::layout::Layout;
-use super::node::Node;
+use super::layout::Ext4Layout;
+use super::node::Ext4Node;
 use crate::cache::PAGE_BYTES;
 use crate::fs::{Actor, Inode, InodeKind};
 use crate::machine::Machine;
 
 impl Ext4 {
-    /// creat, mkdir: the directory's block and inode, the new inode with its bitmap and descriptor; for a directory also its
-    /// first block (`ext4_create`, `ext4_mkdir`).
+    /// creat, mkdir: the directory's block and inode, the new inode with its bitmap and descriptor; for a directory
+    /// also its first block (`ext4_create`, `ext4_mkdir`).
     pub(super) async fn make(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode) {
         let is_directory = inode.kind == InodeKind::Directory;
         self.change(machine, actor, |state, change| {
@@ -19,7 +19,7 @@ impl Ext4 {
             } else {
                 state.allocator.take_file_slot(parent)
             };
-            state.nodes.insert(inode.number, Node::new(slot, is_directory));
+            state.nodes.insert(inode.number, Ext4Node::new(slot, is_directory));
             state.touch_slot(change, slot);
             state.touch_inode(change, inode.number, true);
             state.add_entry(change, directory.number, inode.number);
@@ -46,13 +46,13 @@ impl Ext4 {
         }
     }
 
-    /// unlink, rmdir, and the deletion that follows: the entry, both inodes, the list of orphans that the superblock heads,
-    /// and whatever held blocks (`ext4_unlink`, `ext4_evict_inode`).
+    /// unlink, rmdir, and the deletion that follows: the entry, both inodes, the list of orphans that the superblock
+    /// heads, and whatever held blocks (`ext4_unlink`, `ext4_evict_inode`).
     pub(super) async fn remove(&self, machine: &Machine, actor: &Actor, directory: &Inode, inode: &Inode) {
         let gone = self
             .change(machine, actor, |state, change| {
                 state.remove_entry(change, directory.number, inode.number);
-                change.touch(Layout::SUPERBLOCK);
+                change.touch(Ext4Layout::SUPERBLOCK);
                 state.touch_inode(change, inode.number, true);
                 state.cut(change, inode.number, 0);
                 let node = state.nodes.remove(&inode.number).expect("just touched");
@@ -79,7 +79,7 @@ impl Ext4 {
         self.change(machine, actor, |state, change| {
             state.touch_inode(change, inode.number, true);
             if bytes < inode.size() {
-                change.touch(Layout::SUPERBLOCK);
+                change.touch(Ext4Layout::SUPERBLOCK);
                 state.cut(change, inode.number, bytes.div_ceil(PAGE_BYTES));
             }
         })

@@ -14,8 +14,8 @@ fn as_extent(run: Run) -> Extent {
 }
 
 impl Ext4 {
-    /// A write changes the file's times, once a tick, and its size in memory when it grows: the inode joins, and causes of
-    /// others that wrote since are not lost (`file_update_time`, `ext4_dirty_inode`).
+    /// A write changes the file's times, once a tick, and its size in memory when it grows: the inode joins, and causes
+    /// of others that wrote since are not lost (`file_update_time`, `ext4_dirty_inode`).
     pub(super) async fn change_times(&self, machine: &Machine, actor: &Actor, inode: &Inode, end: u64) {
         let tick = machine.now().as_nanos() / TICK.as_nanos();
         let last = self.state.borrow().nodes.get(&inode.number).map(|node| node.tick);
@@ -46,8 +46,8 @@ impl Ext4 {
         }
     }
 
-    /// Where data goes without changing any metadata before: a file with ordered data must not write to unwritten blocks
-    /// unless they are converted.
+    /// Where data goes without changing any metadata before: a file with ordered data must not write to unwritten
+    /// blocks unless they are converted.
     pub(super) fn place_to_write(&self, inode: &Inode, pages: PageRange) -> Extent {
         match self.look(inode.number, pages) {
             Some(Ok(run)) if self.options.dioread_nolock || !run.is_unwritten => as_extent(run),
@@ -55,8 +55,8 @@ impl Ext4 {
         }
     }
 
-    /// Gives pages their places at writeback (`ext4_writepages`, `mpage_map_one_extent`). Direct writes always get unwritten
-    /// ones, which are converted when the data is there; their pages are not dirty.
+    /// Gives pages their places at writeback (`ext4_writepages`, `mpage_map_one_extent`). Direct writes always get
+    /// unwritten ones, which are converted when the data is there; their pages are not dirty.
     pub(super) async fn allocate_pages(
         &self,
         machine: &Machine,
@@ -113,8 +113,8 @@ impl Ext4 {
         }
     }
 
-    /// The device has the data: what was unwritten is converted by a task of its own, and the pages stay in writeback until
-    /// then (`ext4_end_bio`, `ext4_end_io_rsv_work`).
+    /// The device has the data: what was unwritten is converted by a task of its own, and the pages stay in writeback
+    /// until then (`ext4_end_bio`, `ext4_end_io_rsv_work`).
     pub(super) fn convert_later(&self, machine: &Machine, written: &PageSpan) -> WritebackEnd {
         let is_unwritten = {
             let state = self.state.borrow();
@@ -135,7 +135,7 @@ impl Ext4 {
 
     /// The pages' blocks are written (`ext4_convert_unwritten_extents`).
     pub(super) async fn convert(&self, machine: &Machine, actor: &Actor, inode: InodeNumber, pages: PageRange) {
-        let is_unwritten = |node: &super::Node| node.tree.extents.has_unwritten(pages);
+        let is_unwritten = |node: &super::Ext4Node| node.tree.extents.has_unwritten(pages);
         if !self.state.borrow().nodes.get(&inode).is_some_and(is_unwritten) {
             return;
         }
@@ -148,8 +148,8 @@ impl Ext4 {
         .await;
     }
 
-    /// Waits for the commit of transaction `id`; the device's cache is flushed by it, or here if it was over when the data
-    /// came (`ext4_sync_file`).
+    /// Waits for the commit of transaction `id`; the device's cache is flushed by it, or here if it was over when the
+    /// data came (`ext4_sync_file`).
     pub(super) async fn make_durable(&self, machine: &Machine, actor: &Actor, id: u64) {
         let needs_barrier = !self.journal.will_send_barrier(id);
         self.journal.request(machine, id);

@@ -3,7 +3,7 @@
 use super::{Bench, KINDS, Kind, Queue, Setup, Under, at, is_data};
 use crate::cache::InodeNumber;
 use crate::fs::Actor;
-use crate::fs::ext4::layout::Layout;
+use crate::fs::ext4::layout::Ext4Layout;
 use crate::process::Bytes;
 use crate::writeback::WriteFile;
 use plimsoll_core::{CallKind, Span, Time};
@@ -14,8 +14,8 @@ const DISK: &str = "hdd.wd-aakx";
 /// Not held.
 const AT_ONCE: Queue = Queue::Passing { held_until: Time::ZERO };
 
-/// Nine in ten of a small writer's fsyncs take less than this, in milliseconds, beside one that writes `bytes` at random
-/// places and fsyncs.
+/// Nine in ten of a small writer's fsyncs take less than this, in milliseconds, beside one that writes `bytes` at
+/// random places and fsyncs.
 fn fsync_ms_beside(kind: Kind, scheduler: Queue, bytes: u64) -> f64 {
     let Bench { mut simulation, sessions, .. } = Setup { scheduler, ..Setup::new(kind, DISK) }.build();
     let machine = simulation.machine().clone();
@@ -159,7 +159,7 @@ fn a_newcomer_waits_while_a_transaction_is_locked_and_belongs_to_the_next() {
             process.sleep(Span::from_millis(start_ms)).await;
             let handle = ext4.journal.start(&machine, &actor).await;
             joined.borrow_mut().push((name, handle.id, process.now()));
-            handle.join(Layout::SUPERBLOCK, false).await;
+            handle.join(Ext4Layout::SUPERBLOCK, false).await;
             process.sleep(Span::from_millis(open_ms)).await;
             handle.stop();
         });

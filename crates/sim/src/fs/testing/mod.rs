@@ -206,12 +206,13 @@ impl Setup {
         let scheduler = Box::new(Keeper { inner, requests: requests.clone() });
         let journal = config.accounts.journal;
         let capacity = profile.capacity_bytes;
-        let ext4 =
-            |options: ext4::Options| Ext4::new(capacity, ext4::Options { journal_blocks: log_blocks, ..options });
+        let ext4 = |options: ext4::Ext4Options| {
+            Ext4::new(capacity, ext4::Ext4Options { journal_blocks: log_blocks, ..options })
+        };
         let under = match kind {
-            Kind::Ordered => Under::Ext4(ext4(ext4::Options::ORDERED)),
-            Kind::Nolock => Under::Ext4(ext4(ext4::Options::NOLOCK)),
-            Kind::Xfs => Under::Xfs(Xfs::new(capacity, xfs::Options { log_blocks })),
+            Kind::Ordered => Under::Ext4(ext4(ext4::Ext4Options::ORDERED)),
+            Kind::Nolock => Under::Ext4(ext4(ext4::Ext4Options::NOLOCK)),
+            Kind::Xfs => Under::Xfs(Xfs::new(capacity, xfs::XfsOptions { log_blocks })),
         };
         let simulation = match under.clone() {
             Under::Ext4(file_system) => Simulation::new(config, scheduler, device, file_system, &tree),

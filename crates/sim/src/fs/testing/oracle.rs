@@ -1,8 +1,8 @@
 //! The slow oracle of crash consistency: from what the device saw follows what may be on it after a crash at any point.
 //!
 //! A write may be on the device from its submission on; it surely is once it completed and a flush that was submitted
-//! after that completed, or if it was forced. So a law of the form "whenever x may be there, y surely is" holds at every
-//! crash point if it holds when x is submitted.
+//! after that completed, or if it was forced. So a law of the form "whenever x may be there, y surely is" holds at
+//! every crash point if it holds when x is submitted.
 
 use super::{Seen, Under};
 use crate::fs::history::History;
@@ -167,8 +167,8 @@ impl Joins {
     }
 }
 
-/// What the log holds of a commit is there until its blocks are in place, or in a later commit: until then the tail does
-/// not move past it, and its places are not overwritten.
+/// What the log holds of a commit is there until its blocks are in place, or in a later commit: until then the tail
+/// does not move past it, and its places are not overwritten.
 fn assert_log_is_kept(disk: &Disk, under: &Under, joins: &Joins, records: &BTreeMap<u64, (usize, Time)>) {
     let history = under.history();
     let mut tail_moves = history.tail_moves.iter();

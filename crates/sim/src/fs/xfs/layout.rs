@@ -1,5 +1,5 @@
-//! Where XFS keeps what, as mkfs.xfs lays it out: few large allocation groups, each with its headers and the roots of its
-//! trees in front, and the log in the middle one.
+//! Where XFS keeps what, as mkfs.xfs lays it out: few large allocation groups, each with its headers and the roots of
+//! its trees in front, and the log in the middle one.
 
 use crate::fs::class;
 use crate::fs::space::Blocks;
@@ -20,7 +20,7 @@ const LOG_BLOCKS_MAX: u64 = (2 << 30) / 4096;
 
 /// The layout of a device.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct XfsLayout {
     /// Allocation groups.
     pub groups: u64,
     /// Blocks of each.
@@ -29,19 +29,19 @@ pub struct Layout {
     pub log: Blocks,
 }
 
-impl Layout {
+impl XfsLayout {
     /// Of a device of so many blocks; the log gets `log_blocks`, or what mkfs.xfs gives it.
     ///
     /// # Panics
     /// If the device is too small for the log.
-    pub fn new(blocks: u64, log_blocks: Option<u64>) -> Layout {
+    pub fn new(blocks: u64, log_blocks: Option<u64>) -> XfsLayout {
         let groups = GROUPS.max(blocks.div_ceil(GROUP_BLOCKS_MAX));
         let group_blocks = blocks / groups;
         let by_size = (blocks / BLOCKS_PER_LOG_BLOCK).clamp(LOG_BLOCKS_MIN, LOG_BLOCKS_MAX);
         let count = log_blocks.unwrap_or(by_size);
         assert!(FRONT_BLOCKS + count < group_blocks, "a log of {count} blocks in a group of {group_blocks}");
         let first = groups / 2 * group_blocks + FRONT_BLOCKS;
-        Layout { groups, group_blocks, log: Blocks { first, count } }
+        XfsLayout { groups, group_blocks, log: Blocks { first, count } }
     }
 
     /// The group of a block.

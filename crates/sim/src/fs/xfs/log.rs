@@ -1,5 +1,5 @@
-//! The log, written late: transactions gather in memory in a list (the *committed item list*, CIL), and one *checkpoint*
-//! takes all of it to the log when a task forces it.
+//! The log, written late: transactions gather in memory in a list (the *committed item list*, CIL), and one
+//! *checkpoint* takes all of it to the log when a task forces it.
 //!
 //! ```text
 //!   transaction --> current context --force, full, 30 s--> records of 32 KiB --barrier, commit record--> committed
@@ -7,11 +7,13 @@
 //!                                            device <-- xfsaild, in the log's order <--+ pending (the AIL)
 //! ```
 //!
-//! An item logged again before the checkpoint costs its bytes once. While a checkpoint is written, transactions gather in
-//! the next context and wait for nothing. The log has nothing to do with files' data: what a record says of data, it
+//! An item logged again before the checkpoint costs its bytes once. While a checkpoint is written, transactions gather
+//! in the next context and wait for nothing. The log has nothing to do with files' data: what a record says of data, it
 //! says after the data is on the device.
 
-use super::node::{Change, Item};
+mod checkpoint;
+
+use super::node::{Item, XfsChange};
 use crate::cache::{InodeNumber, PAGE_BYTES, frames};
 use crate::executor::wait::{Semaphore, WaitQueue};
 use crate::fs::Actor;
@@ -63,8 +65,8 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Takes an item in, or more of it: an inode is logged whole each time; of a block, stretches come together until all
-    /// of it is there. Answers with the causes for which it had been changed before.
+    /// Takes an item in, or more of it: an inode is logged whole each time; of a block, stretches come together until
+    /// all of it is there. Answers with the causes for which it had been changed before.
     fn log(&mut self, item: Item, block: u64, bytes: u64, causes: &CauseSet) -> CauseSet {
         let is_new = !self.items.contains_key(&item);
         let logged = self.items.entry(item).or_insert(Logged { block, bytes: 0, causes: CauseSet::EMPTY });
@@ -109,7 +111,7 @@ pub(super) struct Committing {
     pub(super) forgotten: BTreeSet<u64>,
 }
 
-pub(super) struct State {
+pub(super) struct LogState {
     pub(super) current: Context,
     pub(super) committing: Option<Committing>,
     pub(super) requested: u64,
@@ -125,7 +127,7 @@ pub(super) struct State {
 
 /// The log.
 pub struct Log {
-    pub(super) state: RefCell<State>,
+    pub(super) state: RefCell<LogState>,
     changed: WaitQueue,
     pub(super) records: Rc<Semaphore>,
     context_blocks_max: u64,
@@ -137,7 +139,7 @@ pub struct Log {
 impl Log {
     /// In `area`.
     pub fn new(area: Blocks) -> Log {
-        let state = State {
+        let state = LogState {
             current: Context { id: 1, ..Context::default() },
             committing: None,
             requested: 0,
@@ -184,7 +186,7 @@ impl Log {
 
     /// Takes a transaction's changes into the current context, all at once, and ends it (`xlog_cil_commit`). The blocks
     /// are in memory and no task writes them. Answers with the context's number.
-    pub fn commit(&self, machine: &Machine, actor: &Actor, change: &Change) -> u64 {
+    pub fn commit(&self, machine: &Machine, actor: &Actor, change: &XfsChange) -> u64 {
         let id = self.state.borrow().current.id;
         for (&item, &what) in &change.items {
             let previous = self.join(machine, actor, item, what.block, u64::from(what.bytes));
@@ -279,7 +281,7 @@ impl Log {
     /// Takes out of the log's books what is in place; answers how many blocks are free after the next barrier.
     pub(super) fn clean(&self, machine: &Machine) -> u64 {
         let mut state = self.state.borrow_mut();
-        let State { ring, pending, current, committing, .. } = &mut *state;
+        let LogState { ring, pending, current, committing, .. } = &mut *state;
         let cache = machine.cache.borrow();
         ring.clean(|block| {
             let flags = cache.flags(InodeNumber::DEVICE, block).unwrap_or(0);

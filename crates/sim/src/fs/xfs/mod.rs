@@ -8,18 +8,17 @@
 //!          records of 32 KiB -> barrier and commit record -> xfsaild writes blocks in place
 //! ```
 //!
-//! The rule: data first, then what says that it is there. Blocks are given out unwritten, and only when the device has the
-//! data does a transaction say so and let the size grow. So a log force has no data to wait for, and an fsync waits for its
-//! own file's data and for the log, never for another file's data.
+//! The rule: data first, then what says that it is there. Blocks are given out unwritten, and only when the device has
+//! the data does a transaction say so and let the size grow. So a log force has no data to wait for, and an fsync waits
+//! for its own file's data and for the log, never for another file's data.
 //!
 //! The complication: the log is one for all. A force takes everything with it that any task has changed so far, and a
 //! task that needs room in a full log waits until old changes are in place.
 //!
 //! [`layout`] says where things are, [`node`] which file gets what and what changes with it, [`log`] how it becomes
-//! durable; `checkpoint` is what the log's tasks do, `operations` what the machine calls. What is simplified stands in
-//! `docs/simulator.md`.
+//! durable; `log/checkpoint` is what the log's tasks do, `operations` what the machine calls. What is simplified stands
+//! in `docs/simulator.md`.
 
-mod checkpoint;
 pub mod layout;
 pub mod log;
 pub mod node;
@@ -30,23 +29,23 @@ use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan, frames};
 use crate::executor::wait::Semaphore;
 use crate::machine::Machine;
 use async_trait::async_trait;
-use layout::Layout;
+use layout::XfsLayout;
 use log::Log;
-use node::{Change, State};
+use node::{XfsChange, XfsState};
 use plimsoll_core::Class;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
 /// How it is made.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct XfsOptions {
     /// Blocks of the log; `None` for what mkfs.xfs gives it.
     pub log_blocks: Option<u64>,
 }
 
 /// An XFS.
 pub struct Xfs {
-    state: RefCell<State>,
+    state: RefCell<XfsState>,
     /// The log.
     pub log: Log,
     this: Weak<Xfs>,
@@ -57,12 +56,12 @@ impl Xfs {
     ///
     /// # Panics
     /// If the device is too small for the log.
-    pub fn new(capacity_bytes: u64, options: Options) -> Rc<Xfs> {
-        let layout = Layout::new(capacity_bytes / PAGE_BYTES, options.log_blocks);
+    pub fn new(capacity_bytes: u64, options: XfsOptions) -> Rc<Xfs> {
+        let layout = XfsLayout::new(capacity_bytes / PAGE_BYTES, options.log_blocks);
         let log = Log::new(layout.log);
-        let mut state = State::new(layout);
+        let mut state = XfsState::new(layout);
         // mkfs.xfs wrote this: nothing to log.
-        state.make(&mut Change::default(), InodeNumber::ROOT, None, true);
+        state.make(&mut XfsChange::default(), InodeNumber::ROOT, None, true);
         Rc::new_cyclic(|this| Xfs { state: RefCell::new(state), log, this: this.clone() })
     }
 
@@ -85,7 +84,7 @@ impl Xfs {
     /// Every block that a file has.
     #[cfg(test)]
     pub fn owned(&self) -> Vec<super::space::Blocks> {
-        self.state.borrow().nodes.values().flat_map(node::Node::all_blocks).collect()
+        self.state.borrow().nodes.values().flat_map(node::XfsNode::all_blocks).collect()
     }
 
     /// Whether `block` is free.
@@ -94,18 +93,18 @@ impl Xfs {
         self.state.borrow().is_free(block)
     }
 
-    /// A transaction on these inodes: takes room in the log and the inodes' locks, decides, brings the blocks in, and hands
-    /// all to the log at once.
+    /// A transaction on these inodes: takes room in the log and the inodes' locks, decides, brings the blocks in, and
+    /// hands all to the log at once.
     async fn change<T>(
         &self,
         machine: &Machine,
         actor: &Actor,
         inodes: &[InodeNumber],
-        decide: impl FnOnce(&mut State, &mut Change) -> T,
+        decide: impl FnOnce(&mut XfsState, &mut XfsChange) -> T,
     ) -> T {
         self.log.reserve(machine).await;
         let locks = self.lock_inodes(machine, inodes).await;
-        let mut change = Change::default();
+        let mut change = XfsChange::default();
         let answer = decide(&mut self.state.borrow_mut(), &mut change);
         while !self.are_ready(machine, &change) {
             for item in change.items.values() {
@@ -140,7 +139,7 @@ impl Xfs {
         locks
     }
 
-    fn are_ready(&self, machine: &Machine, change: &Change) -> bool {
+    fn are_ready(&self, machine: &Machine, change: &XfsChange) -> bool {
         let cache = machine.cache.borrow();
         change.items.values().all(|item| {
             let flags = cache.flags(InodeNumber::DEVICE, item.block);

@@ -1,6 +1,6 @@
 //! Files, free space and inodes as XFS knows them, and what changes with an operation.
 
-use super::layout::Layout;
+use super::layout::XfsLayout;
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange};
 use crate::executor::wait::Semaphore;
 use crate::fs::class;
@@ -24,14 +24,14 @@ const CHUNK_BLOCKS: u64 = CHUNK_INODES as u64 / BLOCK_INODES;
 /// and, instead of 8 GiB, 16 MiB, because here no process closes files, which would give them back.
 const AHEAD_PAGES_MIN: u64 = 16;
 const AHEAD_PAGES_MAX: u64 = (16 << 20) / PAGE_BYTES;
-/// Bytes in the log: of a changed inode (`xfs_inode_log_format` and core) and each record of its extents; of a change to a
-/// block (format and two stretches of 128, `XFS_BLF_CHUNK`).
+/// Bytes in the log: of a changed inode (`xfs_inode_log_format` and core) and each record of its extents; of a change
+/// to a block (format and two stretches of 128, `XFS_BLF_CHUNK`).
 const LOG_INODE_BYTES: u32 = 56 + 176;
 const LOG_RECORD_BYTES: u32 = 16;
 const LOG_BLOCK_BYTES: u32 = 24 + 2 * 128;
 
 /// A file or directory.
-pub struct Node {
+pub struct XfsNode {
     chunk: u64,
     /// Which inode of its chunk.
     index: u32,
@@ -51,9 +51,9 @@ pub struct Node {
     pub lock: Rc<Semaphore>,
 }
 
-impl Node {
-    fn new((chunk, index): (u64, u32), is_directory: bool) -> Node {
-        Node {
+impl XfsNode {
+    fn new((chunk, index): (u64, u32), is_directory: bool) -> XfsNode {
+        XfsNode {
             chunk,
             index,
             tree: ExtentTree::new(TREE),
@@ -101,7 +101,7 @@ pub struct ItemChange {
 
 /// What an operation changes: filled in while it is decided, logged afterwards.
 #[derive(Default)]
-pub struct Change {
+pub struct XfsChange {
     /// Items.
     pub items: BTreeMap<Item, ItemChange>,
     /// Inodes that changed, and whether more than their times did.
@@ -112,7 +112,7 @@ pub struct Change {
     pub freed: Vec<Blocks>,
 }
 
-impl Change {
+impl XfsChange {
     /// A block changes.
     pub fn touch(&mut self, block: u64) {
         let change = ItemChange { block, is_new: false, bytes: LOG_BLOCK_BYTES };
@@ -126,28 +126,28 @@ impl Change {
 }
 
 /// Everything that is known of files and free space.
-pub struct State {
+pub struct XfsState {
     /// Where things are.
-    pub layout: Layout,
+    pub layout: XfsLayout,
     spaces: Vec<Space>,
     /// Chunks of inodes by first block: which inodes are in use.
     chunks: BTreeMap<u64, u64>,
     /// Where the next directory in the root goes (`m_agirotor`).
     rotor: u64,
     /// Files and directories.
-    pub nodes: BTreeMap<InodeNumber, Node>,
+    pub nodes: BTreeMap<InodeNumber, XfsNode>,
     /// Classes of metadata blocks without a fixed place.
     pub classes: BTreeMap<u64, Class>,
 }
 
-impl State {
+impl XfsState {
     /// A file system that holds nothing.
-    pub fn new(layout: Layout) -> State {
+    pub fn new(layout: XfsLayout) -> XfsState {
         let mut spaces = vec![Space::default(); layout.groups as usize];
         for (group, space) in (0..).zip(&mut spaces) {
             layout.free(group).into_iter().for_each(|blocks| space.release(blocks));
         }
-        State { layout, spaces, chunks: BTreeMap::new(), rotor: 0, nodes: BTreeMap::new(), classes: BTreeMap::new() }
+        XfsState { layout, spaces, chunks: BTreeMap::new(), rotor: 0, nodes: BTreeMap::new(), classes: BTreeMap::new() }
     }
 
     /// Free blocks.
@@ -170,7 +170,7 @@ impl State {
     ///
     /// # Panics
     /// If the device is full.
-    fn take(&mut self, change: &mut Change, goal: u64, count_max: u64) -> Blocks {
+    fn take(&mut self, change: &mut XfsChange, goal: u64, count_max: u64) -> Blocks {
         let groups = self.layout.groups;
         let first_group = self.layout.group_of(goal);
         let mut taken = self.spaces[first_group as usize].take_at(goal, count_max);
@@ -186,17 +186,17 @@ impl State {
         taken
     }
 
-    fn touch_space(&self, change: &mut Change, block: u64) {
+    fn touch_space(&self, change: &mut XfsChange, block: u64) {
         self.layout.space_blocks(self.layout.group_of(block)).into_iter().for_each(|block| change.touch(block));
     }
 
-    fn free(&mut self, change: &mut Change, blocks: Blocks) {
+    fn free(&mut self, change: &mut XfsChange, blocks: Blocks) {
         self.touch_space(change, blocks.first);
         change.freed.push(blocks);
     }
 
     /// A metadata block is given back.
-    fn free_metadata(&mut self, change: &mut Change, block: u64) {
+    fn free_metadata(&mut self, change: &mut XfsChange, block: u64) {
         self.classes.remove(&block);
         change.items.retain(|_, item| item.block != block);
         change.forgotten.push(block);
@@ -204,7 +204,7 @@ impl State {
     }
 
     /// An inode changes, in more than its times or not.
-    pub fn touch_inode(&mut self, change: &mut Change, number: InodeNumber, is_for_data: bool) {
+    pub fn touch_inode(&mut self, change: &mut XfsChange, number: InodeNumber, is_for_data: bool) {
         let node = &self.nodes[&number];
         let records = node.tree.extents.len().min(TREE.inode_records) as u32;
         let bytes = LOG_INODE_BYTES + LOG_RECORD_BYTES * records;
@@ -214,7 +214,13 @@ impl State {
     }
 
     /// Makes an inode: a file's in its directory's group, a directory's in the next (`xfs_dialloc`).
-    pub fn make(&mut self, change: &mut Change, number: InodeNumber, parent: Option<InodeNumber>, is_directory: bool) {
+    pub fn make(
+        &mut self,
+        change: &mut XfsChange,
+        number: InodeNumber,
+        parent: Option<InodeNumber>,
+        is_directory: bool,
+    ) {
         let near = parent.map_or(0, |parent| self.nodes[&parent].chunk);
         let group = if is_directory && parent.is_some() {
             self.rotor = (self.rotor + 1) % self.layout.groups;
@@ -227,13 +233,13 @@ impl State {
         let index = used.trailing_ones();
         *used |= 1 << index;
         self.layout.inode_blocks(group).into_iter().for_each(|block| change.touch(block));
-        self.nodes.insert(number, Node::new((chunk, index), is_directory));
+        self.nodes.insert(number, XfsNode::new((chunk, index), is_directory));
         self.touch_inode(change, number, true);
         change.items.get_mut(&Item::Inode(number)).expect("just touched").is_new = is_new;
     }
 
     /// A chunk of `group` with a free inode: one that exists, or a new one with blocks that need not be read.
-    fn chunk_with_room(&mut self, change: &mut Change, group: u64) -> (u64, bool) {
+    fn chunk_with_room(&mut self, change: &mut XfsChange, group: u64) -> (u64, bool) {
         let (start, end) = (self.layout.start(group), self.layout.start(group + 1));
         if let Some((&chunk, _)) = self.chunks.range(start..end).find(|&(_, &used)| used != u64::MAX) {
             return (chunk, false);
@@ -251,7 +257,7 @@ impl State {
     }
 
     /// An inode is gone; with the last of a chunk its blocks go (mount option `noikeep`, the default).
-    pub fn unmake(&mut self, change: &mut Change, number: InodeNumber) {
+    pub fn unmake(&mut self, change: &mut XfsChange, number: InodeNumber) {
         let node = self.nodes.remove(&number).expect("the inode exists");
         self.layout.inode_blocks(self.layout.group_of(node.chunk)).into_iter().for_each(|block| change.touch(block));
         let used = self.chunks.get_mut(&node.chunk).expect("its chunk exists");
@@ -262,9 +268,9 @@ impl State {
         }
     }
 
-    /// Gives the first of `pages`, which have no place, one, and as many after it as lie in one piece; a file that grows
-    /// gets some beyond (`xfs_iomap_prealloc_size`). All are unwritten, those of directories written.
-    pub fn allocate(&mut self, change: &mut Change, number: InodeNumber, pages: PageRange) -> Run {
+    /// Gives the first of `pages`, which have no place, one, and as many after it as lie in one piece; a file that
+    /// grows gets some beyond (`xfs_iomap_prealloc_size`). All are unwritten, those of directories written.
+    pub fn allocate(&mut self, change: &mut XfsChange, number: InodeNumber, pages: PageRange) -> Run {
         let node = &self.nodes[&number];
         let count = pages.count.min(EXTENT_PAGES_MAX);
         let before = node.tree.extents.before(pages.first).copied();
@@ -281,7 +287,7 @@ impl State {
     }
 
     /// The records of `page` changed, or their number: blocks of records come and go, and the inode changes.
-    pub fn tree_changed(&mut self, change: &mut Change, number: InodeNumber, page: u64) {
+    pub fn tree_changed(&mut self, change: &mut XfsChange, number: InodeNumber, page: u64) {
         let mut node = self.nodes.remove(&number).expect("the inode exists");
         let goal = node.tree.extents.before(u64::MAX).map_or(node.inode_block(), |run| run.block + run.count);
         let freed = node.tree.fit(|| {
@@ -299,7 +305,7 @@ impl State {
     }
 
     /// A file loses its pages from `first` on.
-    pub fn cut(&mut self, change: &mut Change, number: InodeNumber, first: u64) {
+    pub fn cut(&mut self, change: &mut XfsChange, number: InodeNumber, first: u64) {
         let node = self.nodes.get_mut(&number).expect("the inode exists");
         let removed = node.tree.extents.remove(PageRange { first, count: u64::MAX - first });
         let is_directory = node.directory.is_some();
@@ -314,7 +320,7 @@ impl State {
     }
 
     /// Adds an entry to a directory, in a new block if the others are full.
-    pub fn add_entry(&mut self, change: &mut Change, directory: InodeNumber, inode: InodeNumber) {
+    pub fn add_entry(&mut self, change: &mut XfsChange, directory: InodeNumber, inode: InodeNumber) {
         let node = self.nodes.get_mut(&directory).expect("the directory exists");
         let index = node.directory.as_mut().expect("it is a directory").add(inode) as u64;
         self.touch_inode(change, directory, true);
@@ -330,7 +336,7 @@ impl State {
     }
 
     /// Takes an entry out of a directory.
-    pub fn remove_entry(&mut self, change: &mut Change, directory: InodeNumber, inode: InodeNumber) {
+    pub fn remove_entry(&mut self, change: &mut XfsChange, directory: InodeNumber, inode: InodeNumber) {
         let node = self.nodes.get_mut(&directory).expect("the directory exists");
         let index = node.directory.as_mut().expect("it is a directory").remove(inode) as u64;
         let run = node.tree.extents.find(PageRange { first: index, count: 1 }).expect("the directory has this block");

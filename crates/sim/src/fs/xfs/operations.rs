@@ -1,7 +1,7 @@
 //! What the machine calls: names and sizes, places at writeback, conversion after it, and fsync.
 
 use super::Xfs;
-use super::node::{EXTENT_PAGES_MAX, Node};
+use super::node::{EXTENT_PAGES_MAX, XfsNode};
 use crate::cache::{InodeNumber, PAGE_BYTES, PageRange, PageSpan};
 use crate::config::TICK;
 use crate::fs::extents::Run;
@@ -31,7 +31,7 @@ impl Xfs {
                 let index = node.directory.as_ref()?.find(inode.number)? as u64;
                 node.tree.extents.find(PageRange { first: index, count: 1 }).ok()
             });
-            [entry.map(|run| run.block), state.nodes.get(&inode.number).map(Node::inode_block)]
+            [entry.map(|run| run.block), state.nodes.get(&inode.number).map(XfsNode::inode_block)]
         };
         for block in blocks.into_iter().flatten() {
             machine.read_block(actor, block).await;
@@ -156,8 +156,8 @@ impl Xfs {
         }
     }
 
-    /// The device has the data: what was unwritten is converted, or the size grows, in a transaction of a task of its own;
-    /// the pages stay in writeback until then (`xfs_end_io`).
+    /// The device has the data: what was unwritten is converted, or the size grows, in a transaction of a task of its
+    /// own; the pages stay in writeback until then (`xfs_end_io`).
     pub(super) fn convert_later(&self, machine: &Machine, written: &PageSpan) -> WritebackEnd {
         let Some(inode) = machine.find_inode(written.inode) else { return WritebackEnd::Now };
         let size = inode.size().min(written.pages.end() * PAGE_BYTES);

@@ -1,8 +1,9 @@
 //! Says the classes of the server's files: the classifier of `plimsoll classify postgresql`, on a thread, and a socket
 //! that hears it, as a daemon's does.
 
+use super::super::HostError;
+use super::super::error::failed;
 use super::super::tenants::Tenants;
-use super::super::{HostError, failed};
 use super::server::Server;
 use plimsoll_agent::ClassServer;
 use plimsoll_classes::Client;
@@ -26,15 +27,15 @@ impl Classes {
         let socket = tenants.hear_classes(mounted)?;
         let client = server.client();
         let catalogue = postgresql::Server { psql: client.psql.clone(), options: client.options() };
-        let failed = |error| failed("classify files", error);
+        let not_classified = |error| failed("classify files", error);
         let classifier = Classifier::new(server.data(), Some(catalogue), Client::new(socket.path()));
-        let mut classifier = classifier.map_err(failed)?;
-        classifier.look().map_err(failed)?;
+        let mut classifier = classifier.map_err(not_classified)?;
+        classifier.look().map_err(not_classified)?;
         let is_over = Arc::new(AtomicBool::new(false));
         let seen = is_over.clone();
         let thread = std::thread::Builder::new().name("classifier".to_owned());
         let thread = thread.spawn(move || classifier.keep_looking(&seen));
-        let thread = thread.map_err(|error| super::failed("start a thread", error))?;
+        let thread = thread.map_err(|error| failed("start a thread", error))?;
         Ok(Classes { is_over, thread: Some(thread), _socket: socket })
     }
 }

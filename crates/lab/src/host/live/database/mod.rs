@@ -1,4 +1,5 @@
-//! A real database: a PostgreSQL on the file system that is measured, with a TPC-H data set that is ours, asked one query after the other.
+//! A real database: a PostgreSQL on the file system that is measured, with a TPC-H data set that is ours, asked one
+//! query after the other.
 //!
 //! ```text
 //!   generator -> psql: COPY -> server (tenant, memory of the machine) -> ext4 -> cache -> device
@@ -6,20 +7,20 @@
 //!                              classifier -> socket -> classes of blocks
 //! ```
 //!
-//! **The order** is the paper's (Differentiated Storage Services, section 5.7): tables are filled, then indexes are made, then queries
-//! are asked; only these are measured. Tables are there, empty and committed, before they are filled, so that the classifier
-//! knows what they are when their first block is written. **The complication.** Statistics are gathered before the indexes are made: what
-//! is a sample of a table at the paper's size is all of it at a fiftieth, and would push out of the cache what the indexes
-//! have pushed in.
+//! **The order** is the paper's (Differentiated Storage Services, section 5.7): tables are filled, then indexes are
+//! made, then queries are asked; only these are measured. Tables are there, empty and committed, before they are
+//! filled, so that the classifier knows what they are when their first block is written. **The complication.**
+//! Statistics are gathered before the indexes are made: what is a sample of a table at the paper's size is all of it at
+//! a fiftieth, and would push out of the cache what the indexes have pushed in.
 
 mod classes;
 mod queries;
 mod server;
 
+use super::HostError;
 use super::crew::Load;
 use super::disk::Disk;
 use super::memory::MemoryGroup;
-use super::{HostError, failed};
 use crate::results::RunResult;
 use crate::scenario::DatabaseSetup;
 use crate::tpch::{Generator, Table, sql};

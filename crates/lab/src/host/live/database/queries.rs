@@ -1,9 +1,11 @@
-//! Queries, one after the other, as the load that is measured: each is a unit, and a source of its own beside all of them.
+//! Queries, one after the other, as the load that is measured: each is a unit, and a source of its own beside all of
+//! them.
 
 use super::super::crew::{HEAD_START, Load, Log};
+use super::super::error::failed;
 use super::super::runner::Done;
 use super::super::tally::{Tallies, Tally};
-use super::super::{HostError, clock, failed};
+use super::super::{HostError, clock};
 use super::server::Client;
 use crate::scenario::DatabaseSetup;
 use crate::tpch::sql;

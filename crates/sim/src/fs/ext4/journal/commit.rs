@@ -1,6 +1,6 @@
 //! The commit: what the journal's task does with one transaction (`jbd2_journal_commit_transaction`).
 
-use super::{Committing, Journal, Transaction};
+use super::{CommittingTransaction, Journal, Transaction};
 use crate::block::{Bio, BioEnd, Plug};
 use crate::cache::PAGE_BYTES;
 use crate::executor::wait::Group;
@@ -64,8 +64,12 @@ impl Journal {
         let mut state = self.state.borrow_mut();
         let transaction = state.running.take().expect("it is locked, so it stays");
         let actor = Actor::proxy(machine.config.accounts.journal, transaction.causes.clone());
-        state.committing =
-            Some(Committing { transaction, is_logging: false, has_sent_barrier: false, forgotten: BTreeSet::new() });
+        state.committing = Some(CommittingTransaction {
+            transaction,
+            is_logging: false,
+            has_sent_barrier: false,
+            forgotten: BTreeSet::new(),
+        });
         drop(state);
         self.note_change(machine);
         actor
@@ -75,7 +79,7 @@ impl Journal {
         change(self.state.borrow_mut().running.as_mut().expect("only the journal's task closes it"))
     }
 
-    fn with_committing<T>(&self, change: impl FnOnce(&mut Committing) -> T) -> T {
+    fn with_committing<T>(&self, change: impl FnOnce(&mut CommittingTransaction) -> T) -> T {
         change(self.state.borrow_mut().committing.as_mut().expect("only the journal's task ends it"))
     }
 
@@ -97,7 +101,8 @@ impl Journal {
         }
     }
 
-    /// Writes descriptors and blocks to the log, waits for them and for the ordered data, then barrier and commit block.
+    /// Writes descriptors and blocks to the log, waits for them and for the ordered data, then barrier and commit
+    /// block.
     async fn write_log(&self, machine: &Machine, actor: &Actor) {
         let blocks: Vec<(u64, CauseSet)> = self.with_committing(|committing| {
             committing.is_logging = true;
@@ -146,7 +151,7 @@ impl Journal {
     /// The transaction is committed: its blocks are for the flusher, except those that the next one has as well.
     fn end_commit(&self, machine: &Machine) -> Vec<Blocks> {
         let mut state = self.state.borrow_mut();
-        let Committing { transaction, forgotten, .. } =
+        let CommittingTransaction { transaction, forgotten, .. } =
             state.committing.take().expect("only the journal's task ends it");
         let mut in_log = BTreeSet::new();
         for (block, joined) in transaction.blocks {

@@ -1,5 +1,5 @@
-//! jbd2: operations change metadata in memory under *handles*; handles join the one *running* transaction; a transaction is
-//! committed as a whole.
+//! jbd2: operations change metadata in memory under *handles*; handles join the one *running* transaction; a
+//! transaction is committed as a whole.
 //!
 //! ```text
 //!   running --> locked --> flush --> commit --> committed: its blocks are dirty, and its part of the log is in use
@@ -77,7 +77,7 @@ impl Transaction {
 
 /// The transaction that is being committed.
 #[derive(Debug)]
-struct Committing {
+struct CommittingTransaction {
     transaction: Transaction,
     /// Its blocks are on their way to the log: no task may change them (`BH_Shadow`).
     is_logging: bool,
@@ -87,9 +87,9 @@ struct Committing {
     forgotten: BTreeSet<u64>,
 }
 
-struct State {
+struct JournalState {
     running: Option<Transaction>,
-    committing: Option<Committing>,
+    committing: Option<CommittingTransaction>,
     /// The last transaction that was begun, that a task wants, and that is committed.
     begun: u64,
     requested: u64,
@@ -100,7 +100,7 @@ struct State {
 /// The journal.
 pub struct Journal {
     superblock: u64,
-    state: RefCell<State>,
+    state: RefCell<JournalState>,
     /// Rung whenever anything of the state changes that a task may wait for.
     changed: WaitQueue,
     /// Held by the task that writes back old transactions' blocks (`j_checkpoint_mutex`).
@@ -119,7 +119,14 @@ impl Journal {
         Journal {
             superblock: area.first,
             transaction_blocks_max: log.free() / LOG_PER_TRANSACTION,
-            state: RefCell::new(State { running: None, committing: None, begun: 0, requested: 0, committed: 0, log }),
+            state: RefCell::new(JournalState {
+                running: None,
+                committing: None,
+                begun: 0,
+                requested: 0,
+                committed: 0,
+                log,
+            }),
             changed: WaitQueue::default(),
             checkpointing: Semaphore::new(1),
             interval,
@@ -136,8 +143,8 @@ impl Journal {
         self.changed.wake_all(&machine.executor);
     }
 
-    /// Opens a handle for `actor` in the running transaction, or begins one. Waits while it is locked or full, and while
-    /// the log has no room for another (`start_this_handle`, `add_transaction_credits`).
+    /// Opens a handle for `actor` in the running transaction, or begins one. Waits while it is locked or full, and
+    /// while the log has no room for another (`start_this_handle`, `add_transaction_credits`).
     pub async fn start<'a>(&'a self, machine: &'a Machine, actor: &'a Actor) -> Handle<'a> {
         loop {
             let is_full = {
@@ -195,7 +202,7 @@ impl Journal {
     pub fn will_send_barrier(&self, id: u64) -> bool {
         let state = self.state.borrow();
         let is_running = state.running.as_ref().is_some_and(|t| t.id == id);
-        let is_before_barrier = |c: &Committing| c.transaction.id == id && !c.has_sent_barrier;
+        let is_before_barrier = |c: &CommittingTransaction| c.transaction.id == id && !c.has_sent_barrier;
         is_running || state.committing.as_ref().is_some_and(is_before_barrier)
     }
 

@@ -51,8 +51,8 @@ impl Journal {
         self.state.borrow().log.reclaimed()
     }
 
-    /// Writes the journal's superblock: the tail moves, and `blocks` that were reclaimed before are free. What they held
-    /// must be durable in place.
+    /// Writes the journal's superblock: the tail moves, and `blocks` that were reclaimed before are free. What they
+    /// held must be durable in place.
     pub(super) async fn move_tail(&self, machine: &Machine, actor: &Actor, blocks: u64) {
         #[cfg(test)]
         self.history.borrow_mut().tail_moved(blocks, machine.now());
@@ -96,8 +96,8 @@ impl Journal {
         }
     }
 
-    /// Whether moving the tail by so much is worth a write in a commit (`jbd2_journal_commit_transaction`: a transaction's
-    /// worth).
+    /// Whether moving the tail by so much is worth a write in a commit (`jbd2_journal_commit_transaction`: a
+    /// transaction's worth).
     pub(super) fn is_worth_moving(&self, blocks: u64) -> bool {
         blocks >= self.transaction_blocks_max
     }

@@ -1,7 +1,8 @@
 //! Rows, column by column (TPC-H, clause 4.2.3).
 
-use super::words::*;
-use super::{Generator, Table};
+use super::super::Table;
+use super::super::words::*;
+use super::Generator;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use std::fmt::{self, Display, Write};

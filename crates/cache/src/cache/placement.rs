@@ -1,11 +1,11 @@
 //! What a cache on a device asks of the half that decides, and a cache in memory does not.
 //!
-//! On a device, a unit cannot simply be given to another block: the device must first have forgotten what was in it. So a unit
-//! goes the long way: [`Cache::evict_free`] forgets the block of the oldest free unit, the host makes that durable, and
-//! [`Cache::release`] says that the unit can be used. Between the two it is *in limbo*.
+//! On a device, a unit cannot simply be given to another block: the device must first have forgotten what was in it. So
+//! a unit goes the long way: [`Cache::evict_free`] forgets the block of the oldest free unit, the host makes that
+//! durable, and [`Cache::release`] says that the unit can be used. Between the two it is *in limbo*.
 //!
-//! A block that is written again may not be written where it is, because a crash half-way would leave neither version: it is
-//! written to an empty unit ([`Cache::take_empty`]), and [`Cache::relocate`] switches.
+//! A block that is written again may not be written where it is, because a crash half-way would leave neither version:
+//! it is written to an empty unit ([`Cache::take_empty`]), and [`Cache::relocate`] switches.
 
 use crate::cache::{Cache, CleanJob};
 use crate::units::{State, UnitId};
@@ -82,7 +82,8 @@ impl Cache {
         self.units.state(unit) == State::Aside
     }
 
-    /// `block` was written to `to`, which came from [`Cache::take_empty`], and is there now. The unit in which it was is in limbo.
+    /// `block` was written to `to`, which came from [`Cache::take_empty`], and is there now. The unit in which it was
+    /// is in limbo.
     ///
     /// # Panics
     /// If the block is not in the cache.
@@ -130,8 +131,8 @@ impl Cache {
         self.job(unit).is_some()
     }
 
-    /// The number of the job by which the host copies `unit`, if it does. A job ends when it is done or has failed, or when the block is
-    /// forgotten; another job for the same unit or block has another number.
+    /// The number of the job by which the host copies `unit`, if it does. A job ends when it is done or has failed, or
+    /// when the block is forgotten; another job for the same unit or block has another number.
     pub fn job(&self, unit: UnitId) -> Option<u64> {
         self.cleaning.iter().find(|job| job.unit == unit).map(|job| job.job)
     }
@@ -156,7 +157,8 @@ impl Cache {
         true
     }
 
-    /// The same of a unit that cannot be read. False if so many are aside that it is not the unit that is bad but the device.
+    /// The same of a unit that cannot be read. False if so many are aside that it is not the unit that is bad but the
+    /// device.
     pub fn set_aside(&mut self, unit: UnitId) -> bool {
         self.set_aside_of(unit, self.watermark_high)
     }

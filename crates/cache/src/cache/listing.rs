@@ -141,7 +141,8 @@ impl Cache {
 mod tests {
     use super::*;
     use crate::config::CacheConfig;
-    use crate::policy::{PolicyEntry, policies};
+    use crate::policy::PolicyEntry;
+    use crate::registry::policies;
     use plimsoll_core::class::{ClassEntry, Scheme};
     use proptest::prelude::*;
 

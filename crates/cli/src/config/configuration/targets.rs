@@ -1,6 +1,7 @@
 //! Which promises hold for which I/O: which I/O an account has, and what its sessions take from it.
 
-use super::{Configuration, Device, Pool, Volume};
+use super::super::model::{Device, Pool, Volume};
+use super::Configuration;
 use plimsoll_core::{Allocation, Deadlines};
 use plimsoll_schedulers::Target;
 

@@ -1,6 +1,6 @@
 //! What the log's tasks do: write checkpoints (`xlog_cil_push_work`), and metadata in place (`xfsaild`).
 
-use super::log::{Log, RECORD_BYTES, RECORD_HEADER_BYTES, blocks_of};
+use super::{Log, RECORD_BYTES, RECORD_HEADER_BYTES, blocks_of};
 use crate::block::{Bio, BioEnd};
 use crate::cache::PAGE_BYTES;
 use crate::executor::wait::Group;

@@ -1,0 +1,34 @@
+//! What a start found on the device.
+
+/// What was found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Units that hold a block.
+    pub units: u32,
+    /// Of those units, the units with a version that the store lacks.
+    pub dirty_units: u32,
+    /// Blocks of the journal that were newer than the map and are believed: none after a shutdown.
+    pub journal_blocks: u64,
+    /// Their records.
+    pub records: u64,
+    /// Superblocks that were damaged or old, and were written again.
+    pub repaired_superblocks: u32,
+    /// Blocks of the map and of the journal that cannot be read; of these, those that are needed are among the lost
+    /// ones.
+    pub unreadable_blocks: u32,
+    /// Pages of the map that are damaged, or of which it cannot be told that they are not: what they said is lost.
+    pub lost_pages: u32,
+    /// Blocks of the journal that are damaged, or cannot be told from such.
+    pub lost_journal_blocks: u64,
+    /// Units that were forgotten, because the lost blocks of the journal may have spoken of them.
+    pub given_up_units: u32,
+    /// Of the forgotten units, those with a version that the store lacks.
+    pub given_up_dirty_units: u32,
+}
+
+impl Report {
+    /// Whether anything of the cache's own records is lost.
+    pub fn has_losses(&self) -> bool {
+        self.lost_pages > 0 || self.lost_journal_blocks > 0
+    }
+}

@@ -6,12 +6,13 @@
 //! | files and crates | `lengths`, `crate_floors`, `folder_floors`, `circles`, `unsafe_code` |
 //! | types | `impls`, `fields`, `type_names` |
 //! | texts | `comments`, `words` with `pronouns`, `machine_paths` |
-//! | pages | `registries`, `promises`, `generated` |
+//! | pages | `registries`, `promises`, `generated`, `code_paths` |
 //!
 //! The rules share `tree`, which reads files; `lexer`, `krate`, `facts` and `literals`, which read Rust; and
 //! `exceptions`, which has the breaks that are still allowed.
 
 mod circles;
+mod code_paths;
 mod comments;
 mod crate_floors;
 mod exceptions;

@@ -100,6 +100,25 @@ impl Notes {
         Ok(found)
     }
 
+    /// What is noted beside the store of another file, of which this one is a copy, or which was moved here from another file system.
+    ///
+    /// # Errors
+    /// The system's; or something is there that is no note.
+    pub fn of_its_original<N: Note>(volume: &VolumeConfig) -> io::Result<Option<N>> {
+        let own = attributes::<N>(volume)?.into_iter().find(|attribute| attribute.is_own);
+        let read = own.map_or(Ok(None), |attribute| read_attribute::<N>(&attribute))?;
+        Ok(read.and_then(|(note, is_of_this_file)| (!is_of_this_file).then_some(note)))
+    }
+
+    /// Takes away what is noted there.
+    pub(crate) fn remove_of_its_original<N: Note>(volume: &VolumeConfig) -> io::Result<Option<N>> {
+        let note = Notes::of_its_original::<N>(volume)?;
+        if note.is_some() {
+            attributes::<N>(volume)?.iter().filter(|attribute| attribute.is_own).try_for_each(remove_from_store)?;
+        }
+        Ok(note)
+    }
+
     fn in_directory<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
         self.path_of::<N>(volume)?.map_or(Ok(None), |path| read_note(&path))
     }
@@ -246,6 +265,12 @@ fn attribute_names(path: &Path) -> io::Result<Vec<String>> {
 
 /// The note that lies beside the store. One of another file, of which this is a copy, is none.
 fn on_store<N: Note>(attribute: &Attribute) -> io::Result<Option<N>> {
+    let Some((note, is_of_this_file)) = read_attribute(attribute)? else { return Ok(None) };
+    Ok(is_of_this_file.then_some(note))
+}
+
+/// The note in an attribute, and whether it is of this file: a file that was copied, or moved to another file system, is another one.
+fn read_attribute<N: Note>(attribute: &Attribute) -> io::Result<Option<(N, bool)>> {
     let Attribute { file, name, .. } = attribute;
     let mut bytes = vec![0; ATTRIBUTE_BYTES_MAX];
     let length = match rustix::fs::getxattr(file, name, &mut bytes[..]) {
@@ -258,10 +283,8 @@ fn on_store<N: Note>(attribute: &Attribute) -> io::Result<Option<N>> {
         io::Error::other(format!("the attribute {name} of {path} is no note of a {}: {what}", N::ABOUT))
     };
     let OnStore { store, note } = serde_json::from_slice(&bytes[..length]).map_err(|error| wrong(error.to_string()))?;
-    match store == hex(&store_of(file)?) {
-        true => known(note).map(Some).map_err(wrong),
-        false => Ok(None),
-    }
+    let is_of_this_file = store == hex(&store_of(file)?);
+    known(note).map(|note| Some((note, is_of_this_file))).map_err(wrong)
 }
 
 /// Puts the note beside the store, durably, where there is a place for it.

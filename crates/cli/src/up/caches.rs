@@ -1,5 +1,6 @@
 //! The caches of the daemon's volumes: found and attached at the start, administered afterwards.
 
+use super::cache_advice::{none_is_known, noted, why_not_without, with_advice};
 use super::plan;
 use super::refusal::Refusal;
 use super::served::ServedDevice;
@@ -12,9 +13,8 @@ use plimsoll_cache::store::map::ENTRIES;
 use plimsoll_cache::store::{OpenError, Report, Semantics};
 use plimsoll_core::ByteCount;
 use plimsoll_engine::EngineHandle;
-use plimsoll_engine::backend::{self, VolumeConfig};
-use plimsoll_engine::cache::{CacheError, CacheNote, CacheSettings, Forgotten, FoundCache};
-use std::io::{self, ErrorKind};
+use plimsoll_engine::backend;
+use plimsoll_engine::cache::{CacheError, CacheSettings, Forgotten, FoundCache};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -53,109 +53,6 @@ pub(super) fn find(
         }
     }
     if problems.is_empty() { Ok(found) } else { Err(Failure::Failed(problems.join("\n"))) }
-}
-
-/// What is noted of a volume's cache. If it may, it first finishes what a daemon that was killed had begun: a cache with everything on the slow
-/// device was about to leave, and it has no note any more.
-fn noted(configuration: &Configuration, volume: &backend::Volume, finishes: bool) -> io::Result<Option<CacheNote>> {
-    let (notes, config) = (plan::notes(configuration), volume.config());
-    let note = notes.get::<CacheNote>(config)?;
-    match &note {
-        Some(note) if finishes && note.leaving.is_some() && note.why_not_of(&config.name).is_none() => {
-            plimsoll_engine::cache::forget(&notes, config)?;
-            let (volume, cache) = (&config.name, &note.cache);
-            tracing::warn!(
-                volume,
-                cache,
-                "a daemon ended while it gave the cache up: everything is on the slow device, and the cache is gone now"
-            );
-            Ok(None)
-        }
-        _ => Ok(note),
-    }
-}
-
-/// Why a volume that the configuration gives no cache is not served: it has one.
-fn why_not_without(configuration: &Configuration, section: &Volume, volume: &backend::Volume) -> Option<String> {
-    let (file, place) = (configuration.file.display(), &section.place);
-    let at = format!("{file}:{}: volume.{}: cache", place.line, section.name);
-    let note = match noted(configuration, volume, true) {
-        Ok(note) => note?,
-        Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
-    };
-    if let Some(why) = note.why_not_of(&section.name) {
-        return Some(format!("{at}: {why}"));
-    }
-    let (name, path) = (&note.cache, note.path.display());
-    Some(format!(
-        "{at}: got none, allowed {name:?} on {path}, which was not detached: what is newest may be only there (to serve \
-         it: put cache = {name:?} into the section; to do without it: plimsoll cache forget {file} {})",
-        section.name
-    ))
-}
-
-/// There is no cache on the device, and none is noted of the volume: it was detached, or never made.
-fn none_is_known(configuration: &Configuration, section: &Volume, cache: &Cache, error: &CacheError) -> String {
-    let (file, line) = (configuration.file.display(), section.place.line_of("cache"));
-    format!(
-        "{error}, and volume {} has none: it was detached or never made; to make one: plimsoll cache make {file} {}; to do without: \
-         take {} out of line {line}",
-        section.name,
-        cache.name,
-        section.place.dotted("cache")
-    )
-}
-
-/// An error, and what can be done about the cache of the volume that `config` describes.
-fn with_advice(configuration: &Configuration, cache: &Cache, config: &VolumeConfig, error: &CacheError) -> String {
-    let command = |what: &str| format!("plimsoll cache {what} {} {}", configuration.file.display(), cache.name);
-    let make = command("make");
-    let lost = "if there was one, what only it had is lost";
-    // A note that cannot be read may be one.
-    let is_noted = !matches!(plan::notes(configuration).get::<CacheNote>(config), Ok(None));
-    match error {
-        CacheError::System { action: "open", source, .. } if source.kind() == ErrorKind::NotFound => {
-            let (replace, lost) =
-                if is_noted { (" --replace", " (what only the old one had is lost)") } else { ("", "") };
-            format!("{error}; to make one: {make}{replace}{lost}")
-        }
-        CacheError::System { action: "open", .. } if is_noted => {
-            let (file, volume) = (configuration.file.display(), &config.name);
-            format!(
-                "{error}; if it can be read and not written: plimsoll cache rescue {file} {volume} copies what only it has"
-            )
-        }
-        CacheError::Open { source: OpenError::NoCache, .. } => {
-            let replace = if is_noted { " --replace" } else { "" };
-            format!("{error}; to make one: {make}{replace} ({lost})")
-        }
-        CacheError::Unnoted { .. } => format!(
-            "{error}; if it has not: {} while no daemon runs; otherwise: {make} --replace (what only it had is lost)",
-            command("adopt")
-        ),
-        CacheError::OtherContent { .. } => {
-            format!("{error}; if it is the same, with another content: {} while no daemon runs", command("adopt"))
-        }
-        CacheError::GivenUp { .. } => {
-            format!("{error}; to make another in its place: {make} --replace (what is there is lost)")
-        }
-        CacheError::Older { .. } => {
-            format!("{error}; to make another in its place: {make} --replace (what only the newer one has is lost)")
-        }
-        CacheError::Open { source: OpenError::Damaged { .. }, .. } => {
-            format!("{error}; accept_losses = true accepts that")
-        }
-        CacheError::Exists { .. } => format!("{error}, and its volume may need that ({make} --replace)"),
-        CacheError::Open { source: OpenError::OtherStore { .. }, .. } => {
-            format!(
-                "{error}; to make another in its place: {make} --replace (what only that store's cache has is lost)"
-            )
-        }
-        CacheError::Open { source: OpenError::NoSuperblock | OpenError::Spent, .. } => {
-            format!("{error}; to make another in its place: {make} --replace ({lost})")
-        }
-        error => error.to_string(),
-    }
 }
 
 /// What was found, in a line.
@@ -380,6 +277,11 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
             let refused = format!("should it come back, it is refused, as long as the notes in {notes} stand");
             let rest = match forgotten {
                 Forgotten::OnDevice => String::new(),
+                Forgotten::OfOriginal => {
+                    return Ok(format!(
+                        "volume {name}: is served as it is; cache {cache} on {path} is that of the file it was copied or moved from, and stays"
+                    ));
+                }
                 Forgotten::Elsewhere => format!("; WARNING: what is at {path} is not that cache; {refused}"),
                 Forgotten::Unreadable => format!("; WARNING: its device cannot be opened or read; {refused}"),
             };

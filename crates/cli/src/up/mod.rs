@@ -4,6 +4,7 @@
 //! stdout, a line each; the log goes to stderr.
 
 mod administration;
+mod cache_advice;
 mod caches;
 mod daemon;
 mod executor;

@@ -221,6 +221,61 @@ fn a_note_of_another_volume_or_one_that_cannot_be_read_is_no_reason_to_serve_wit
     refused(&format!("cannot tell whether it has one: {} is no note of a cache: ", note.display()));
 }
 
+/// The file of a volume is copied with its attributes, or moved to another file system, while its cache has what is newest. Outcome: the copy
+/// is not served without a word; once the administrator says so, it is served as it is, and the cache of the original stays.
+///
+/// Red with the code before: the copy was served.
+#[test]
+fn a_copy_of_a_file_with_a_cache_is_not_served_as_if_it_were_whole() {
+    let site = site("");
+    let mut blocks = killed_with_dirty_data(&site);
+    let copied =
+        std::process::Command::new("cp").args(["-a"]).arg(site.path("slow.img")).arg(site.path("copy.img")).status();
+    assert!(copied.unwrap().success());
+    let mut attribute = [0; 4096];
+    if rustix::fs::getxattr(site.path("copy.img"), "user.plimsoll.cache", &mut attribute[..]).is_err() {
+        return println!("not run: no extended attributes on this file system");
+    }
+    let before = std::fs::read_to_string(site.path("plimsoll.toml")).unwrap();
+    reconfigured(&site, &[(SECTION, ""), (KEY, ""), ("slow.img", "copy.img")]);
+    let log = text(&site.up_fails().stderr);
+    let why = "its file was copied or moved from one that has the cache \"fast\" on";
+    assert!(log.contains(why) && log.contains("plimsoll cache forget plimsoll.toml db"), "{log}");
+    let forgotten = site.command(&["cache", "forget", "plimsoll.toml", "db"]).output().unwrap();
+    let said = text(&forgotten.stdout);
+    assert!(
+        said.contains("is served as it is") && said.trim().ends_with("and stays"),
+        "{said}{}",
+        text(&forgotten.stderr)
+    );
+    site.up().stop();
+    // The original has its cache as before.
+    std::fs::write(site.path("plimsoll.toml"), before).unwrap();
+    let daemon = site.up();
+    blocks.verify(&mut connect(&site));
+    daemon.stop();
+}
+
+/// The configuration names another file than the one that the cache is in. Outcome: the refusal names that one, and no command that would lose
+/// what is in it but `forget`.
+///
+/// Red with the code before: the refusal recommended `cache make --replace`.
+#[test]
+fn a_mistyped_path_of_a_cache_is_answered_with_the_right_one() {
+    let site = site("");
+    let mut blocks = killed_with_dirty_data(&site);
+    reconfigured(&site, &[("fast.img", "fats.img")]);
+    let log = text(&site.up_fails().stderr);
+    let fast = site.path("fast.img").display().to_string();
+    let advice =
+        format!("volume db has the cache \"fast\" on {fast}, which was not detached: put that into the configuration");
+    assert!(log.contains(&advice) && !log.contains("--replace"), "{log}");
+    reconfigured(&site, &[("fats.img", "fast.img")]);
+    let daemon = site.up();
+    blocks.verify(&mut connect(&site));
+    daemon.stop();
+}
+
 /// The daemon is killed at each step of `cache resize` and `cache detach` in turn: some time after the note says that the cache leaves. Outcome:
 /// the next start serves the volume, with all that was written; a volume whose cache was on its way out needs one edit of the configuration
 /// and no other command.

@@ -75,6 +75,42 @@ fn a_hang_up_has_the_configuration_read_again_and_never_ends_the_daemon() {
     assert!(log.contains("read again; changed: pool.p.limit\n"), "{log}");
 }
 
+/// A pool leaves the file and comes back with another limit; the daemon has had it all along. Outcome: the limit is taken.
+///
+/// Red with the code before: "not reloaded: there is a pool "q" already", at each SIGHUP.
+#[test]
+fn a_pool_that_left_the_file_and_came_back_is_set_and_not_opened_again() {
+    let site = Site::new(MEMORY);
+    let path = site.path("plimsoll.toml");
+    let without = std::fs::read_to_string(&path).unwrap();
+    let with =
+        |limit: &str| without.replace("[pool.p]", &format!("[pool.q]\ndevice = \"d\"\nlimit = \"{limit}\"\n[pool.p]"));
+    std::fs::write(&path, with("7MB/s")).unwrap();
+    let daemon = site.up();
+    let limit = || {
+        let pools = site.json(&["pool", "list"]);
+        pools
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|pool| pool["path"] == "q")
+            .map(|pool| pool["allocation"]["limit"].clone())
+    };
+    assert_eq!(limit(), Some("7 MB/s".into()));
+    std::fs::write(&path, &without).unwrap();
+    daemon.signal(Signal::HUP);
+    // Signals of one kind that wait are one: each file is to be read before the next is written.
+    site.ask(&["status"]);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::fs::write(&path, with("8MB/s")).unwrap();
+    wait_until("the limit of the pool that came back", || {
+        daemon.signal(Signal::HUP);
+        limit() == Some("8 MB/s".into())
+    });
+    let log = daemon.stop();
+    assert!(!log.contains("ERROR"), "{log}");
+}
+
 #[test]
 fn a_hang_up_that_finds_the_same_file_says_that_nothing_changed() {
     let site = Site::new(MEMORY);

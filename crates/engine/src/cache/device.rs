@@ -48,7 +48,7 @@ impl CacheDevice {
         };
         let in_use = |by| CacheError::InUse { cache: name.to_owned(), path: path.to_owned(), by };
         if occupied::is_read_only_device(path) {
-            return Err(in_use("read-only for the kernel".to_owned()));
+            return Err(CacheError::ReadOnlyDevice { cache: name.to_owned(), path: path.to_owned() });
         }
         let is_made = size_bytes.is_some() && !path.exists();
         let exclusive = occupied::exclusive(path);

@@ -197,6 +197,14 @@ pub enum CacheError {
         /// Why.
         source: FormatError,
     },
+    /// The kernel takes no writes to the block device.
+    #[error("cache {cache}: {} is a read-only block device, allowed is one that takes writes", path.display())]
+    ReadOnlyDevice {
+        /// The cache.
+        cache: String,
+        /// Its device.
+        path: PathBuf,
+    },
     /// It is not there, or not to be used.
     #[error("cache {cache} on {}: {source}", path.display())]
     Open {

@@ -180,6 +180,8 @@ pub enum Forgotten {
     Elsewhere,
     /// What is at its path cannot be opened, or read: it may be there.
     Unreadable,
+    /// It is the cache of the file that this one was copied or moved from, and stays as it is.
+    OfOriginal,
 }
 
 /// Forgets that `volume` had a cache: the volume is served without what only that cache had. Answers which cache it
@@ -188,7 +190,11 @@ pub enum Forgotten {
 /// # Errors
 /// The system's, another process has the cache's device, or it is noted of a volume of another name.
 pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheNote, Forgotten)>> {
-    let Some(note) = notes.get::<CacheNote>(volume)? else { return Ok(None) };
+    let Some(note) = notes.get::<CacheNote>(volume)? else {
+        // The cache is the original's, and stays.
+        let note = Notes::remove_of_its_original::<CacheNote>(volume)?;
+        return Ok(note.map(|note| (note, Forgotten::OfOriginal)));
+    };
     if let Some(why) = note.why_not_of(&volume.name) {
         return Err(io::Error::other(why));
     }

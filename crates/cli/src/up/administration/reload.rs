@@ -64,12 +64,18 @@ impl Administration {
         *old = loaded;
     }
 
+    /// Whether a pool that is new in the file is there: it left the file and came back, or a command has added it.
+    fn has_pool(&self, path: &str, device: Option<&str>) -> bool {
+        let is_on = |name: &str| device.is_none_or(|device| device == name);
+        !self.is_volume(path) && self.find(path).is_ok_and(|(served, _)| is_on(&served.profile.name))
+    }
+
     /// Takes all steps that can be taken, in any order; answers the paths of the others, each with the reason.
     fn take(&self, mut steps: Vec<Step>) -> Vec<(String, String)> {
         loop {
             let (before, mut refused) = (steps.len(), Vec::new());
             steps.retain(|Step { path, device, is_new, change }| {
-                let outcome = match is_new {
+                let outcome = match *is_new && !self.has_pool(path, device.as_deref()) {
                     true => self.pool_add(path, device.as_deref(), *change),
                     false => self.pool_set(path, *change),
                 };
@@ -200,8 +206,14 @@ fn steps(old: &Configuration, new: &Configuration) -> Vec<Step> {
             Some(_) => None,
             None => {
                 let device = pool.parent.is_none().then(|| pool.device.clone());
-                let change = change(&Allocation::default(), &pool.allocation);
-                Some(Step { path, device, is_new: true, change })
+                let Allocation { reserve, limit, weight, .. } = pool.allocation;
+                let (reserve, limit, weight) = (Some(reserve), Some(Limit(limit)), Some(weight));
+                Some(Step {
+                    path,
+                    device,
+                    is_new: true,
+                    change: Change { reserve, limit, weight, ..Change::default() },
+                })
             }
         }
     });

@@ -87,11 +87,17 @@ impl EngineHandle {
         self.call(move |engine| engine.core.empty_cache(&name, may_lose, answer))??;
         answered.recv().unwrap_or(Err(EngineError::Stopped))?;
         let name = volume.to_owned();
-        let parts =
-            |cache: &mut VolumeCache| (cache.device.clone(), *cache.machine.superblock(), cache.settings.notes.clone());
+        let parts = |cache: &mut VolumeCache| {
+            let is_copied = cache.machine.dirty_units() == 0 && !cache.machine.has_failed();
+            (cache.device.clone(), *cache.machine.superblock(), cache.settings.notes.clone(), is_copied)
+        };
         let found = self.call(move |engine| engine.core.cache_of(&name).map(|(_, cache)| parts(cache)))?;
-        let (mut device, superblock, notes) = found?;
-        if let (End::Leaves(leaving), Some(notes)) = (end, &notes) {
+        let (mut device, superblock, notes, is_copied) = found?;
+        let leaving = match end {
+            End::Leaves(leaving) => Some(leaving),
+            End::MayLose => is_copied.then_some(Leaving::Detach),
+        };
+        if let (Some(leaving), Some(notes)) = (leaving, &notes) {
             self.note_leaving(volume, notes, leaving)?;
         }
         let given_up = give_up(&mut device, &superblock);

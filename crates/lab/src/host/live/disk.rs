@@ -1,4 +1,4 @@
-//! The device of a live run: a model in real time, with one volume in memory, mounted or for clients of the brick; or
+//! The device of a live run: a model in real time, with one volume in memory, mounted or for clients of the engine; or
 //! for these a file on this machine's own disk.
 
 use super::error::failed;
@@ -138,7 +138,7 @@ impl Disk {
     }
 
     /// Starts the setup's device, or this machine's own disk, with a volume as large as it is, for clients of the
-    /// brick.
+    /// engine.
     pub(super) fn build_bare(setup: &Setup, seed: u64) -> Result<Disk, HostError> {
         let (lock, machine) = (OnlyRun::begin()?, &setup.machine);
         let (config, volume) = match machine.own_disk_bytes {

@@ -15,7 +15,7 @@
 //!
 //! A scenario with a database has no processes: it has a real PostgreSQL ([`database`]).
 //!
-//! A cache before the device is the brick's own ([`cache`]); its classes come from a station, and processes have as
+//! A cache before the device is the engine's own ([`cache`]); its classes come from a station, and processes have as
 //! much memory as the scenario's machine ([`memory`]).
 //!
 //! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't

@@ -81,7 +81,7 @@ Exit code 0 only if isolation was measured; 1 if it was not; 3 if the machine wa
   plimsoll.toml:7: pool.web.reserv: got an unknown key, allowed deadlines, ... (did you mean \"reserve\"?)
 
 Every error of the file is reported, one on a line, as FILE:LINE: KEY: got X, allowed Y. Nothing is started and no
-backing file is opened. Every key is described in docs/configuration.md.")]
+backing file is opened; of those that are there it looks at kind, size and names. Every key is described in docs/configuration.md.")]
     Check(CheckArguments),
     /// Serve what a configuration asks for, until Ctrl-C or SIGTERM
     #[command(after_help = "Example:

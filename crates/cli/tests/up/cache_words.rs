@@ -106,5 +106,8 @@ fn a_start_without_the_file_of_a_cache_names_the_command_that_makes_one_and_what
     std::fs::rename(&fast, &kept).unwrap();
     refused("to make one: plimsoll cache make plimsoll.toml fast --replace (what only the old one had is lost)");
     std::fs::create_dir(&fast).unwrap();
-    refused("if it can be read and not written: plimsoll cache rescue plimsoll.toml db copies what only it has");
+    refused(
+        "if it can be read and not written: plimsoll cache rescue plimsoll.toml db copies what only it has, and plimsoll cache forget \
+         plimsoll.toml db gives it up then",
+    );
 }

@@ -100,8 +100,8 @@ fn a_pool_that_left_the_file_and_came_back_is_set_and_not_opened_again() {
     std::fs::write(&path, &without).unwrap();
     daemon.signal(Signal::HUP);
     // Signals of one kind that wait are one: each file is to be read before the next is written.
-    site.ask(&["status"]);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
+    let _ = rustix::thread::nanosleep(&pause);
     std::fs::write(&path, with("8MB/s")).unwrap();
     wait_until("the limit of the pool that came back", || {
         daemon.signal(Signal::HUP);

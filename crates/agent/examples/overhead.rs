@@ -1,8 +1,8 @@
-//! What tags cost who writes: without them, with those that only tell causes, and as a station above a volume and one
+//! What tags cost a writer: without them, with those that only tell causes, and as a station above a volume and one
 //! above a disk that is not ours load them, in turns.
 //!
-//! `overhead [ext4|xfs] [ROUNDS] [--programs]` (root). The file system is on a loop device on a file in memory, and who
-//! writes is a tenant. A round measures all kinds of writes in all of these ways, each round beginning with another.
+//! `overhead [ext4|xfs] [ROUNDS] [--programs]` (root). The file system is on a loop device on a file in memory, and the
+//! writer is a tenant. A round measures all kinds of writes in all of these ways, each round beginning with another.
 //! For a turn stands what a tenth of its batches are faster than, so that other work on the machine disturbs all alike.
 //! `--programs` also says what each program takes, for which the kernel counts in an extra round.
 //!
@@ -182,7 +182,7 @@ fn load(device: &str, way: usize) -> Outcome<Option<Looking>> {
     Ok(Some(Looking::new(move || {
         tags.events(usize::MAX, |event| pace.found(&event));
         let now = Time::ZERO + Span::from(start.elapsed());
-        // Nobody waits, and what is measured never stops for as long as a pause.
+        // No tenant waits, and what is measured never stops for as long as a pause.
         let pause = pace.next(now, false).since(now);
         if has_events { Duration::from_nanos(pause.as_nanos()) } else { Duration::MAX }
     })))

@@ -8,7 +8,7 @@ use crate::selective::Selective;
 static POLICIES: &[PolicyEntry] = &[
     PolicyEntry {
         name: "lru",
-        summary: "who was not used for longest leaves first; classes are ignored",
+        summary: "the block that was not used for longest leaves first; classes are ignored",
         build: |config| Box::new(Lru::new(config)),
     },
     PolicyEntry {

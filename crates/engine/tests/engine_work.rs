@@ -157,7 +157,7 @@ fn a_stuck_step_of_the_only_service_thread_stops_what_needs_one_and_nothing_else
         send(&mut stuck, Command::Read, HELD);
         site.wait_until_busy();
         (1..=5).for_each(|page| send(&mut waits, Command::Write, page));
-        site.served.wait_until("those who wait", |status| status.requests_under_way == 6);
+        site.served.wait_until("the requests that wait", |status| status.requests_under_way == 6);
         engine_has_come_so_far(&mut other);
         assert!(has_no_answer(&mut waits) && has_no_answer(&mut stuck), "room for {requests_max}");
         // What needs no service thread is done on the same volume, too.

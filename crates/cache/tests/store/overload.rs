@@ -288,7 +288,7 @@ fn a_damaged_unit_counts_once_until_it_is_written_again() {
 }
 
 /// Outcome: copies that the store never ends hold up their own blocks, as long as they are no more than half of all
-/// that can be under way. Everybody else goes on at the store's speed.
+/// that can be under way. All other sessions go on at the store's speed.
 ///
 /// Planted break that was seen red: a flush waits until nothing is being copied.
 #[test]

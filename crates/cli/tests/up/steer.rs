@@ -7,7 +7,7 @@
 
 use crate::agent::do_it;
 use crate::support::{Site, text};
-use crate::tenants::{PATIENCE_LOOKS, wait_until};
+use crate::tenants::{comes, wait_until};
 use rustix::process::Signal;
 use std::cell::RefCell;
 use std::fs;
@@ -130,9 +130,7 @@ impl Rig {
     /// seconds is for the steward's own tests.
     fn wait_for_shares(&self) -> u64 {
         let mut seen = Vec::new();
-        let is_so = (0..PATIENCE_LOOKS).any(|_| {
-            let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-            let _ = rustix::thread::nanosleep(&pause);
+        let is_so = comes(|| {
             let limits = (self.limit("a", READ), self.limit("b", READ));
             if seen.last() != Some(&limits) {
                 seen.push(limits);

@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
-pub const PATIENCE_LOOKS: u32 = 20_000;
+const PATIENCE_LOOKS: u32 = 20_000;
 
 fn site() -> Option<Site> {
     if let Some(why) = why_no_mounts() {
@@ -34,13 +34,17 @@ pub fn run(site: &Site, options: &[&str], command: &[&str]) -> Command {
     site.command(&[&["run", "--socket", "state/control.sock"], options, &["--"], command].concat())
 }
 
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, is_so: impl FnMut() -> bool) {
+    assert!(comes(is_so), "never came: {what}");
+}
+
+/// Whether it is so before patience ends.
+pub fn comes(mut is_so: impl FnMut() -> bool) -> bool {
     let pause = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-    let has_come = (0..PATIENCE_LOOKS).any(|_| {
+    (0..PATIENCE_LOOKS).any(|_| {
         let _ = rustix::thread::nanosleep(&pause);
         is_so()
-    });
-    assert!(has_come, "never came: {what}");
+    })
 }
 
 pub fn accounts(site: &Site) -> Vec<String> {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// Version of a note's format. Version 1 had neither starts nor generation.
 const VERSION: u32 = 2;
 
-/// Why a cache is given up whose data is all on the slow device, and nothing of the volume is written before it is gone.
+/// Why a cache is given up. All of its data is on the slow device, and nothing of the volume is written before the cache is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Leaving {

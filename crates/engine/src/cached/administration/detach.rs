@@ -14,7 +14,7 @@
 //! could find their older version.
 //!
 //! **A daemon that is killed meanwhile.** Before the device gives the cache up, the note says that everything is on the slow device. No
-//! request goes on before the note is gone, or the cache takes no writes. So a start that finds the note and no cache needs nobody's word.
+//! request goes on before the note is gone, or the cache takes no writes. So a start that finds the note and no cache needs no administrator's word.
 
 use super::super::{Phase, VolumeCache};
 use crate::cache::{CacheDevice, CacheNote, Leaving, give_up};

@@ -1,11 +1,9 @@
 //! What a client is told about a volume: its name, its size, its block sizes and what it can do.
 
-use super::wire::PAYLOAD_BYTES_MAX;
+use super::limits::{PAYLOAD_BYTES_MAX, STRING_BYTES_MAX};
 use std::sync::{Arc, RwLock};
 use thiserror::Error;
 
-/// Bytes in a name or a description at the most (specification, "Conventions").
-pub const STRING_BYTES_MAX: usize = 4096;
 /// Largest minimum block size, bytes (specification, "Block size constraints").
 pub const MINIMUM_BLOCK_BYTES_MAX: u32 = 64 * 1024;
 /// Smallest preferred block size, bytes (specification, "Block size constraints").

@@ -23,11 +23,12 @@
 pub mod error;
 pub mod export;
 pub mod handshake;
+pub mod limits;
 pub mod option;
 pub mod replies;
 pub mod wire;
 
-pub use error::{Errno, ProtocolError};
+pub use error::{Errno, NbdError};
 pub use export::{ExportInfo, SharedExports};
 pub use handshake::{Handshake, Negotiated};
 pub use wire::{Command, CommandFlags, Request};

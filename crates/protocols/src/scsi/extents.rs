@@ -190,9 +190,9 @@ mod tests {
     }
 
     /// What one of two sessions does: when it begins, when the store does it, when it ends, whether it gives back, where.
-    type Command = ([u8; 3], bool, u64, u64);
+    type BeginAt = ([u8; 3], bool, u64, u64);
 
-    fn commands() -> impl Strategy<Value = Vec<Command>> {
+    fn commands() -> impl Strategy<Value = Vec<BeginAt>> {
         let times = any::<[u8; 3]>().prop_map(|mut times| {
             times.sort_unstable();
             times

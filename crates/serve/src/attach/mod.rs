@@ -33,7 +33,7 @@ pub use teardown::TeardownStep;
 use plimsoll_core::Span;
 use plimsoll_engine::content::Content;
 use plimsoll_linux::{MOUNT_TABLE, MountTable};
-use plimsoll_protocols::fuse::wire::PAYLOAD_BYTES_MAX;
+use plimsoll_protocols::fuse::limits::PAYLOAD_BYTES_MAX;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
 use rustix::thread::{NanosleepRelativeResult, Timespec, nanosleep};

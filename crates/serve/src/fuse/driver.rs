@@ -24,8 +24,9 @@ use crate::attach::thread_setup::prepare_engine_thread;
 use io_uring::{opcode, types};
 use plimsoll_core::{Class, Operation};
 use plimsoll_engine::{Buffer, BufferClass, Finished, FrontEnd, Payload, Port, Submission};
+use plimsoll_protocols::fuse::limits::PAYLOAD_BYTES_MAX;
 use plimsoll_protocols::fuse::reply::{FileAttributes, Reply};
-use plimsoll_protocols::fuse::wire::{AllocateMode, Call, PAYLOAD_BYTES_MAX, Request};
+use plimsoll_protocols::fuse::wire::{AllocateMode, Call, FuseRequest};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Once;
@@ -135,11 +136,11 @@ impl FuseConnection {
 
     /// Takes the request in the landing buffer; gives the buffer back unless the request needs it.
     fn take_request(&mut self, port: &mut Port<'_>, landing: Buffer, length: usize) -> Option<Buffer> {
-        let request = match Request::parse(request_bytes(&landing, length)) {
+        let request = match FuseRequest::parse(request_bytes(&landing, length)) {
             Ok(request) => request,
             Err(error) => {
                 tracing::error!(volume = port.volume().name, %error, "the kernel was misunderstood");
-                error.reply().iter().for_each(|reply| self.reply(port, reply, None));
+                Reply::refusal(&error).iter().for_each(|reply| self.reply(port, reply, None));
                 return Some(landing);
             }
         };

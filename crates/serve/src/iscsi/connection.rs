@@ -28,8 +28,8 @@ use management::Waiting;
 use outbox::Outbox;
 use plimsoll_engine::{BufferClass, Finished, FrontEnd, Port};
 use plimsoll_linux::PeerLog;
-use plimsoll_protocols::iscsi::error::ProtocolError;
-use plimsoll_protocols::iscsi::login::Negotiated;
+use plimsoll_protocols::iscsi::error::IscsiError;
+use plimsoll_protocols::iscsi::login::LoggedIn;
 use plimsoll_protocols::iscsi::parameters::DATA_BYTES_MAX;
 use plimsoll_protocols::iscsi::pdu::{Frame, Header, NO_TAG, opcode};
 use plimsoll_protocols::scsi::NexusId;
@@ -67,7 +67,7 @@ pub struct IscsiConnection {
     portal: String,
     target: Arc<Target>,
     nexus: NexusId,
-    session: Negotiated,
+    session: LoggedIn,
     phase: Phase,
     inbox: Inbox,
     outbox: Outbox,
@@ -90,7 +90,7 @@ impl IscsiConnection {
         portal: &str,
         target: Arc<Target>,
         nexus: NexusId,
-        session: Negotiated,
+        session: LoggedIn,
     ) -> IscsiConnection {
         let digests = session.parameters.digests;
         IscsiConnection {
@@ -134,14 +134,14 @@ impl IscsiConnection {
         }
     }
 
-    fn take_frame(&mut self, port: &mut Port<'_>, frame: &Frame<'_>) -> Result<(), ProtocolError> {
+    fn take_frame(&mut self, port: &mut Port<'_>, frame: &Frame<'_>) -> Result<(), IscsiError> {
         let header = &frame.header;
         match header.opcode() {
             opcode::DATA_OUT => {
                 self.data_out(port, header, frame.data);
                 return Ok(());
             }
-            opcode::LOGIN => return Err(ProtocolError::Unexpected { got: opcode::LOGIN, expected: "no other login" }),
+            opcode::LOGIN => return Err(IscsiError::Unexpected { got: opcode::LOGIN, expected: "no other login" }),
             opcode::SNACK => {
                 const SNACK: u8 = 0x03;
                 self.reject(header, SNACK);

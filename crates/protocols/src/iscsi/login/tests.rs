@@ -47,12 +47,12 @@ impl Dialogue {
         let frame = Frame::decode(&answer, DATA_BYTES_MAX, Digests::default()).unwrap().unwrap();
         let said = text::decode(frame.data).unwrap();
         match step {
-            Step::GoesOn => Ok(said.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
-            Step::Refused(error) => {
+            LoginStep::GoesOn => Ok(said.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
+            LoginStep::Refused(error) => {
                 assert_eq!((said, [frame.header.0[36], frame.header.0[37]]), (vec![], error.status()));
                 Err(error)
             }
-            Step::Negotiated(_) => panic!("this is the first stage"),
+            LoginStep::LoggedIn(_) => panic!("this is the first stage"),
         }
     }
 

@@ -6,7 +6,7 @@ use plimsoll_core::Operation;
 use plimsoll_engine::{Finished, Payload, Port, Submission};
 use plimsoll_protocols::iscsi::pdu::{Header, NO_TAG, opcode};
 use plimsoll_protocols::scsi::job::SCRATCH_BYTES;
-use plimsoll_protocols::scsi::{Answer, Job, Outcome, Place, Progress, Sense, Status, Step, Work};
+use plimsoll_protocols::scsi::{Answer, Job, JobProgress, Outcome, Place, Sense, Status, Step, Work};
 
 /// Bits of the flags of a command and of what answers it.
 const READS: u8 = 0x40;
@@ -106,7 +106,7 @@ impl IscsiConnection {
         if job.extent.length == 0 {
             return self.respond(header, &Answer::GOOD, whole);
         }
-        let stage = Stage::Volume(Progress::new(job, &[]));
+        let stage = Stage::Volume(JobProgress::new(job, &[]));
         let place = self.tasks.insert(Task { whole_bytes: whole, ..Task::new(*header, epoch, stage) });
         self.step(port, place);
     }
@@ -190,7 +190,7 @@ impl IscsiConnection {
                 Outcome::Parameters(_) => unreachable!("parameters have no parameters"),
             },
         };
-        let progress = Progress::new(job, data);
+        let progress = JobProgress::new(job, data);
         if let Work::Repeat { .. } = progress.job().work {
             let block = progress.job().data_out_bytes as usize;
             let (pattern, rest) = data[..SCRATCH_BYTES as usize].split_at_mut(block);

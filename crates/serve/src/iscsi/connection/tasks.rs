@@ -9,7 +9,7 @@ use plimsoll_engine::{Buffer, BufferClass};
 use plimsoll_protocols::iscsi::pdu::Header;
 use plimsoll_protocols::scsi::inquiry::TRANSFER_BYTES_MAX;
 use plimsoll_protocols::scsi::job::SCRATCH_BYTES;
-use plimsoll_protocols::scsi::{CDB_BYTES, Job, Progress};
+use plimsoll_protocols::scsi::{CDB_BYTES, Job, JobProgress};
 
 /// Commands of one session under way at the most, in the order of their numbers.
 pub const COMMANDS_MAX: usize = 64;
@@ -36,7 +36,7 @@ pub(super) enum Stage {
     /// The initiator's bytes, before the volume does something with them.
     Data(Job),
     /// The volume.
-    Volume(Progress),
+    Volume(JobProgress),
     /// What other sessions had under way, after it has aborted their commands.
     Aborted,
 }

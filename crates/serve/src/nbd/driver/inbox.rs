@@ -12,7 +12,7 @@
 use super::TAG_RECEIVE;
 use io_uring::{opcode, types};
 use plimsoll_engine::{Buffer, Payload, Port};
-use plimsoll_protocols::nbd::error::ProtocolError;
+use plimsoll_protocols::nbd::error::NbdError;
 use plimsoll_protocols::nbd::wire::{REQUEST_BYTES, Request};
 use std::os::fd::RawFd;
 
@@ -99,7 +99,7 @@ impl Inbox {
     }
 
     /// What comes next. An error means that the bytes are not the protocol.
-    pub(super) fn next(&mut self) -> Result<Next, ProtocolError> {
+    pub(super) fn next(&mut self) -> Result<Next, NbdError> {
         // What is being received may belong to a payload: it is sorted out when it has come.
         if self.is_receiving {
             return Ok(Next::MoreBytes);
@@ -109,7 +109,7 @@ impl Inbox {
         next
     }
 
-    fn next_received(&mut self) -> Result<Next, ProtocolError> {
+    fn next_received(&mut self) -> Result<Next, NbdError> {
         if let Some(request) = self.waiting.take() {
             return Ok(Next::Request(request));
         }

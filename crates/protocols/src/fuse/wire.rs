@@ -3,8 +3,9 @@
 //! One read returns one request: a header of 40 bytes, the operation's own fields, and for a write the payload. All
 //! numbers are in the machine's own byte order; the structures are in the kernel's `include/uapi/linux/fuse.h`.
 //!
-//! A write's fields take 40 bytes too, so its payload begins [`WRITE_PREFIX_BYTES`](super::limits::WRITE_PREFIX_BYTES) into the buffer, always. Code that
-//! reads into a buffer that begins that far before a page boundary has the payload page-aligned, ready for O_DIRECT.
+//! A write's fields take 40 bytes too, so its payload begins [`WRITE_PREFIX_BYTES`](super::limits::WRITE_PREFIX_BYTES)
+//! into the buffer, always. Code that reads into a buffer that begins that far before a page boundary has the payload
+//! page-aligned, ready for O_DIRECT.
 //!
 //! Nothing here allocates or can panic, whatever the bytes are; every function is O(1).
 

@@ -1,4 +1,5 @@
-//! Protocol data units (PDUs), as bytes: what an initiator sends, and the headers of what a target answers (RFC 7143, 11).
+//! Protocol data units (PDUs), as bytes: what an initiator sends, and the headers of what a target answers (RFC 7143,
+//! 11).
 //!
 //! ```text
 //!   | basic header, 48 bytes | additional headers | header digest | data, padded to 4 bytes | data digest |

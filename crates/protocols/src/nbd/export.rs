@@ -50,7 +50,8 @@ pub struct Features {
 /// One volume as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportInfo {
-    /// Name, at most 4096 bytes, without control characters. A client that names none gets the only export there is, or `""`.
+    /// Name, at most 4096 bytes, without control characters. A client that names none gets the only export there is, or
+    /// `""`.
     pub name: String,
     /// For people; at most 4096 bytes.
     pub description: String,
@@ -201,8 +202,8 @@ impl ExportInfo {
     }
 }
 
-/// The export that a client means by `name`: the one of that name; for the empty name otherwise the only one there is that is
-/// not hidden.
+/// The export that a client means by `name`: the one of that name; for the empty name otherwise the only one there is
+/// that is not hidden.
 pub fn find_export<'list>(exports: &'list [ExportInfo], name: &[u8]) -> Option<&'list ExportInfo> {
     let named = exports.iter().find(|export| export.name.as_bytes() == name);
     let mut shown = exports.iter().filter(|export| !export.is_hidden);

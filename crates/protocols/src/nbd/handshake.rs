@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The machine takes from its input exactly one message at a time and nothing behind the message that ends the
-//! handshake. What a client sends ahead belongs to the transmission phase. [`HandshakeStep::NeedsBytes`] says how many bytes are
-//! missing, so that a caller that reads no more than that never holds a byte too many.
+//! handshake. What a client sends ahead belongs to the transmission phase. [`HandshakeStep::NeedsBytes`] says how many
+//! bytes are missing, so that a caller that reads no more than that never holds a byte too many.
 //!
 //! Memory is bounded: one option of at most [`OPTION_DATA_BYTES_MAX`] bytes, and the output of one option. Time is
 //! bounded by [`OPTIONS_MAX`] options here and by the caller's deadline.
@@ -33,7 +33,8 @@ pub const OPTIONS_MAX: u32 = 1024;
 /// What both sides agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// The export, as it was when the handshake began. To a client that did not ask for the block sizes, its blocks are bytes.
+    /// The export, as it was when the handshake began. To a client that did not ask for the block sizes, its blocks are
+    /// bytes.
     pub export: ExportInfo,
     /// Reads are answered with chunks.
     pub structured_replies: bool,

@@ -188,8 +188,8 @@ impl Request {
     /// - not aligned to the minimum block size: `InvalidArgument`;
     /// - beyond the end: `NoSpace` for a write or write-zeroes, `InvalidArgument` for a read, trim or cache;
     /// - a read or a write longer than the maximum block size: `Overflow` for a read that must not be fragmented,
-    ///   `InvalidArgument` otherwise. That size bounds payloads: a request without one (trim, cache, write-zeroes) may have any
-    ///   length, as nbdcopy, oVirt and the kernel's client rely on.
+    ///   `InvalidArgument` otherwise. That size bounds payloads: a request without one (trim, cache, write-zeroes) may
+    ///   have any length, as nbdcopy, oVirt and the kernel's client rely on.
     ///
     /// A read's do-not-fragment flag is accepted without structured replies too: simple replies never are fragmented.
     pub fn check(&self, export: &ExportInfo) -> Result<(), Errno> {

@@ -1,8 +1,8 @@
 //! Commands, decoded from their command descriptor blocks (CDBs).
 //!
 //! A CDB says in its first byte, and sometimes in a service action, what it is. The rest are fields at places that
-//! differ from command to command. Decoding turns all of them into one [`ScsiCommand`], and refuses what this target does
-//! not do, so that no code behind looks at bytes again. Field positions are those of SPC-5 and SBC-4.
+//! differ from command to command. Decoding turns all of them into one [`ScsiCommand`], and refuses what this target
+//! does not do, so that no code behind looks at bytes again. Field positions are those of SPC-5 and SBC-4.
 
 use super::sense::Sense;
 use plimsoll_core::Class;
@@ -241,8 +241,8 @@ impl ScsiCommand {
 mod tests {
     use super::*;
 
-    /// Every command with a GROUP NUMBER, as the tables of SBC-3 and SBC-4 print it: the bytes before it, from the code on, and all bytes.
-    /// They ask for block 0102h and the blocks behind it, 3 in all.
+    /// Every command with a GROUP NUMBER, as the tables of SBC-3 and SBC-4 print it: the bytes before it, from the code
+    /// on, and all bytes. They ask for block 0102h and the blocks behind it, 3 in all.
     const GROUPED: &[(&str, &[u8], usize)] = &[
         ("READ(10)", &[0x28, 0, 0, 0, 1, 2], 10),
         ("READ(12)", &[0xa8, 0, 0, 0, 1, 2, 0, 0, 0, 3], 12),

@@ -161,8 +161,8 @@ impl JobProgress {
         }
     }
 
-    /// The step that [`next`](Self::next) said has ended. `read` is what it read into the scratch buffer, `data` are the
-    /// initiator's bytes.
+    /// The step that [`next`](Self::next) said has ended. `read` is what it read into the scratch buffer, `data` are
+    /// the initiator's bytes.
     ///
     /// # Errors
     /// What to answer: the volume failed, or what was compared differs.

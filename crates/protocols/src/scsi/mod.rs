@@ -6,8 +6,8 @@
 //!                                                                     --> a Job: steps on the volume
 //! ```
 //!
-//! Nothing here does I/O: [`unit`] is asked, [`job`] says what is next. Both are fed by the iSCSI front end, by property
-//! tests and by a fuzzer.
+//! Nothing here does I/O: [`unit`] is asked, [`job`] says what is next. Both are fed by the iSCSI front end, by
+//! property tests and by a fuzzer.
 //!
 //! | module | what it is |
 //! | --- | --- |

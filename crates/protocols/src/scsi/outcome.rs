@@ -8,7 +8,8 @@ use super::sense::Answer;
 pub enum Outcome {
     /// It is over.
     Answer(Answer),
-    /// So many bytes of parameters have to come first; then [`LogicalUnit::parameters`](super::LogicalUnit::parameters) says more.
+    /// So many bytes of parameters have to come first; then [`LogicalUnit::parameters`](super::LogicalUnit::parameters)
+    /// says more.
     Parameters(u32),
     /// The volume has to do something.
     Job(Job),

@@ -92,8 +92,8 @@ impl LogicalUnit {
         self.nexuses.retain(|other| other.id != nexus);
     }
 
-    /// A session begins no more commands: what it had reserved with RESERVE(6) is free. Those under way can be aborted as before, by other
-    /// sessions and by the one that takes its place.
+    /// A session begins no more commands: what it had reserved with RESERVE(6) is free. Those under way can be aborted
+    /// as before, by other sessions and by the one that takes its place.
     pub fn session_ends(&mut self, nexus: NexusId) {
         if self.reserved_by == Some(nexus) {
             self.reserved_by = None;
@@ -120,7 +120,8 @@ impl LogicalUnit {
         self.tell_all(RESET, |_| true);
     }
 
-    /// Whether commands change blocks that had not begun when this was asked last: those have to be aborted at the volume, too.
+    /// Whether commands change blocks that had not begun when this was asked last: those have to be aborted at the
+    /// volume, too.
     pub fn has_new_changes(&mut self) -> bool {
         self.at_work.has_new()
     }

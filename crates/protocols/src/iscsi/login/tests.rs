@@ -96,8 +96,8 @@ fn a_target_proves_its_own_secret_to_whom_it_has_let_in() {
     assert_eq!((value(&answered, "CHAP_N"), value(&answered, "CHAP_R")), (None, None));
 }
 
-/// Or an initiator would have its proof from the target itself. Planted break that was seen red: the two are compared as they are
-/// written.
+/// Or an initiator would have its proof from the target itself. Planted break that was seen red: the two are compared
+/// as they are written.
 #[test]
 fn our_own_challenge_sent_back_is_refused_however_it_is_written() {
     let hexadecimal = text::hexadecimal(&CHALLENGE);

@@ -88,8 +88,8 @@ pub mod upper_levels;
 mod urgency;
 mod work;
 
-pub use buffer::{Buffer, BufferClass, HEADROOM_BYTES};
-pub use buffer_memory::{BUFFER_BYTES_MIN, BufferMemory};
+pub use buffer::{Buffer, BufferClass};
+pub use buffer_memory::{BUFFER_BYTES_MIN, BufferMemory, HEADROOM_BYTES};
 pub use error::EngineError;
 pub use front_end::{CacheBlock, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Submission, VolumeBytes};
 pub use handle::{

@@ -21,6 +21,7 @@
 
 use super::device::{read_request, request_bytes, watch, write_reply};
 use crate::attach::thread_setup::prepare_engine_thread;
+use crate::connection::Phase;
 use io_uring::{opcode, types};
 use plimsoll_core::{Class, Operation};
 use plimsoll_engine::{Buffer, BufferClass, Finished, FrontEnd, Payload, Port, Submission};
@@ -55,20 +56,9 @@ const BUFFER_CLASSES: &[BufferClass] = &[
 /// Name of its one operation on the ring.
 const TAG_READABLE: u32 = 0;
 
-/// How far a mount has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Requests are heard.
-    Open,
-    /// No more are heard; those under way are answered.
-    Closing,
-    /// Nothing is answered any more.
-    Broken,
-}
-
 /// What is remembered of a request for its reply.
 #[derive(Clone, Copy, Default)]
-struct Asked {
+struct FuseTask {
     unique: u64,
     /// First byte of the rest of a trim or write-zeroes that is longer than [`RANGE_BYTES_MAX`].
     rest_offset: u64,
@@ -83,7 +73,7 @@ pub struct FuseConnection {
     watch: Option<OwnedFd>,
     phase: Phase,
     landing: Option<Buffer>,
-    asked: Box<[Asked; REQUESTS_MAX]>,
+    asked: Box<[FuseTask; REQUESTS_MAX]>,
     /// Places of `asked` that are free.
     free: Vec<u8>,
     is_polling: bool,
@@ -98,7 +88,7 @@ impl FuseConnection {
             watch: None,
             phase: Phase::Open,
             landing: None,
-            asked: Box::new([Asked::default(); REQUESTS_MAX]),
+            asked: Box::new([FuseTask::default(); REQUESTS_MAX]),
             free: (0..=u8::MAX).rev().collect(),
             is_polling: false,
         }
@@ -232,7 +222,7 @@ impl FuseConnection {
         payload: Payload,
     ) -> u8 {
         let place = self.free.pop().expect("a request is read only if a place is free");
-        self.asked[usize::from(place)] = Asked { unique, ..Asked::default() };
+        self.asked[usize::from(place)] = FuseTask { unique, ..FuseTask::default() };
         let token = u64::from(place);
         let class = Class::UNCLASSIFIED;
         port.submit(Submission { token, operation, offset, length, is_forced: false, class, payload });
@@ -310,7 +300,7 @@ impl FrontEnd for FuseConnection {
     fn request_completed(&mut self, port: &mut Port<'_>, finished: Finished) {
         let Finished { token, operation, length, result, payload } = finished;
         let place = token as u8;
-        let Asked { unique, rest_offset, rest_length } = self.asked[usize::from(place)];
+        let FuseTask { unique, rest_offset, rest_length } = self.asked[usize::from(place)];
         self.free.push(place);
         if self.phase == Phase::Broken {
             return port.give_payload(payload);

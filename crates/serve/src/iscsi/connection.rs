@@ -22,10 +22,10 @@ mod requests;
 mod tasks;
 
 use super::target::Target;
-use crate::connection::{Silence, prepare};
-use inbox::Inbox;
+use crate::connection::{Phase, Silence, prepare};
+use inbox::PduInbox;
 use management::Waiting;
-use outbox::Outbox;
+use outbox::PduOutbox;
 use plimsoll_engine::{BufferClass, Finished, FrontEnd, Port};
 use plimsoll_linux::PeerLog;
 use plimsoll_protocols::iscsi::error::IscsiError;
@@ -50,17 +50,6 @@ const TAG_SEND: u32 = 1;
 /// What initiators make the log say, all together.
 static LOG: PeerLog = PeerLog::new();
 
-/// How far a connection has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Requests are heard.
-    Open,
-    /// No more are heard; those under way are answered, if no session aborts them.
-    Closing,
-    /// Nothing is answered any more.
-    Broken,
-}
-
 /// One iSCSI connection after its login.
 pub struct IscsiConnection {
     socket: OwnedFd,
@@ -69,8 +58,8 @@ pub struct IscsiConnection {
     nexus: NexusId,
     session: LoggedIn,
     phase: Phase,
-    inbox: Inbox,
-    outbox: Outbox,
+    inbox: PduInbox,
+    outbox: PduOutbox,
     silence: Silence,
     tasks: Tasks,
     /// Task management that waits until what was aborted has ended.
@@ -99,8 +88,8 @@ impl IscsiConnection {
             target,
             nexus,
             phase: Phase::Open,
-            inbox: Inbox::new(),
-            outbox: Outbox::new(digests),
+            inbox: PduInbox::new(),
+            outbox: PduOutbox::new(digests),
             silence: Silence::default(),
             tasks: Tasks::new(),
             waiting: Waiting::default(),

@@ -1,7 +1,8 @@
 //! The way of a SCSI command: from its PDU over its data and the volume to its answer.
 
+use super::IscsiConnection;
 use super::tasks::{Burst, PLACES, Stage, Task, cdb, expected_bytes};
-use super::{IscsiConnection, Phase};
+use crate::connection::Phase;
 use plimsoll_core::Operation;
 use plimsoll_engine::{Finished, Payload, Port, Submission};
 use plimsoll_protocols::iscsi::pdu::{Header, NO_TAG, opcode};
@@ -326,7 +327,7 @@ impl IscsiConnection {
         command: &Header,
         length: usize,
         whole: u32,
-        push: impl Fn(&mut super::outbox::Outbox, Header, usize, usize),
+        push: impl Fn(&mut super::outbox::PduOutbox, Header, usize, usize),
     ) {
         let segment = self.session.parameters.initiator_data_bytes_max as usize;
         let burst = self.session.parameters.burst_bytes_max as usize;

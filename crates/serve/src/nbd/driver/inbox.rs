@@ -25,7 +25,7 @@ const LARGE_WRITE_BYTES: u32 = 16 * 1024;
 
 /// What the inbox has for the connection.
 pub(super) enum Next {
-    /// A request. If it is a write, its payload is still to come: see [`Inbox::receive_payload`] and [`Inbox::skip`].
+    /// A request. If it is a write, its payload is still to come: see [`RequestInbox::receive_payload`] and [`RequestInbox::skip`].
     Request(Request),
     /// A write with all of its bytes.
     Write(Request, Payload),
@@ -54,7 +54,7 @@ impl Incoming {
 }
 
 /// Received bytes, and the state of the receive that is under way.
-pub(super) struct Inbox {
+pub(super) struct RequestInbox {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
@@ -73,13 +73,13 @@ pub(super) struct Inbox {
 }
 
 // SAFETY: the addresses in `vectors` and `message` are of this inbox's own memory and only the kernel follows them.
-unsafe impl Send for Inbox {}
+unsafe impl Send for RequestInbox {}
 
-impl Inbox {
-    pub(super) fn new() -> Inbox {
+impl RequestInbox {
+    pub(super) fn new() -> RequestInbox {
         // SAFETY: all zero is a valid `msghdr` and `iovec`: no addresses, no lengths.
         let (message, vectors) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        Inbox {
+        RequestInbox {
             bytes: vec![0; INBOX_BYTES].into_boxed_slice(),
             start: 0,
             end: 0,

@@ -10,7 +10,7 @@
 //!
 //! **Complication.** Buffers are for 32 MiB. A read or write of so much that is not of whole blocks is refused.
 
-use super::{Asked, NbdConnection, Phase};
+use super::{NbdConnection, NbdTask, Phase};
 use plimsoll_core::{Class, Operation};
 use plimsoll_engine::{Buffer, Finished, PAYLOAD_BYTES_MAX, Payload, Port, Submission};
 use plimsoll_protocols::nbd::wire::{CommandFlags, Request};
@@ -151,7 +151,7 @@ impl NbdConnection {
         match request.command {
             Command::Read => {
                 let Some(payload) = port.take_read_payload(blocks.start, bytes) else { return false };
-                let place = self.take_place(Asked { skew: blocks.skew(), ..Asked::of(&request) });
+                let place = self.take_place(NbdTask { skew: blocks.skew(), ..NbdTask::of(&request) });
                 self.submit_blocks(port, place, (Operation::Read, false), (blocks.start, bytes), payload);
             }
             Command::Write => {
@@ -165,7 +165,8 @@ impl NbdConnection {
             Command::Trim => match blocks.middle() {
                 (_, 0) => self.outbox.push(&super::wire::simple_reply(request.cookie, Ok(())), None),
                 middle => {
-                    let (place, kind) = (self.take_place(Asked::of(&request)), (Operation::Trim, is_forced(&request)));
+                    let (place, kind) =
+                        (self.take_place(NbdTask::of(&request)), (Operation::Trim, is_forced(&request)));
                     self.submit_blocks(port, place, kind, middle, Payload::None);
                 }
             },
@@ -186,7 +187,7 @@ impl NbdConnection {
         block: Buffer,
     ) {
         let blocks = Blocks::of(&request, port.volume().block_bytes);
-        let place = self.take_place(Asked::of(&request));
+        let place = self.take_place(NbdTask::of(&request));
         self.partials.insert(place, Partial { request, blocks, step: Step::Claim, data, block: Some(block) });
         port.claim(place.into(), blocks.start, blocks.end - blocks.start);
     }

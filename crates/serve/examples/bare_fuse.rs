@@ -5,8 +5,8 @@
 //!   bare_fuse STATE_DIRECTORY SIZE_MIB      prints "ready DEVICE"; stop it by closing its standard input
 //! ```
 //!
-//! `bench/fuse-loop.sh` measures it beside the engine, so that one sees how much of the distance to a plain loop device is
-//! the kernel's FUSE path and how much is ours.
+//! `bench/fuse-loop.sh` measures it beside the engine, so that one sees how much of the distance to a plain loop device
+//! is the kernel's FUSE path and how much is ours.
 
 use plimsoll_protocols::fuse::limits::{PAYLOAD_BYTES_MAX, REQUEST_BYTES_MAX};
 use plimsoll_protocols::fuse::reply::{FileAttributes, Reply};

@@ -233,7 +233,8 @@ fn a_client_can_wait_for_an_answer_or_for_the_end_of_a_time() {
     server.join().unwrap();
 }
 
-/// A server that takes nothing more until its reply was received. Red if a client that waits sends first and receives then.
+/// A server that takes nothing more until its reply was received. Red if a client that waits sends first and receives
+/// then.
 #[test]
 fn who_has_more_to_send_than_the_server_takes_receives_meanwhile() {
     const DEPTH: u32 = 256;

@@ -140,8 +140,8 @@ impl Attachment {
         Ok((attachment, connection))
     }
 
-    /// Says where the volume may have data, so that a look for it before it is formatted reads no more than that. The look ends with an error
-    /// when the program was told to end, which is asked after each MiB.
+    /// Says where the volume may have data, so that a look for it before it is formatted reads no more than that. The
+    /// look ends with an error when the program was told to end, which is asked after each MiB.
     pub fn has_data_in(&mut self, places: DataPlaces, is_told_to_end: fn() -> bool) {
         (self.data_places, self.is_told_to_end) = (places, is_told_to_end);
     }

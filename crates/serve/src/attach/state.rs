@@ -264,7 +264,8 @@ mod tests {
         let other_version = r#"{"version": 2, "boot_id": "", "volumes": {}}"#;
         let other_name = r#"{"version": 1, "boot_id": "", "volumes": {"../a": {}}}"#;
         for text in ["", "{", "[]", other_version, other_name, r#"{"version": 1, "boot_id": "", "more": 0}"#] {
-            // Each its own: a child that another test forks just now has the lock of the one before until it runs its program.
+            // Each its own: a child that another test forks just now has the lock of the one before until it runs its
+            // program.
             let directory = tempfile::tempdir().unwrap();
             std::fs::write(directory.path().join("state.json"), text).unwrap();
             let error = StateDirectory::open(directory.path()).unwrap_err();

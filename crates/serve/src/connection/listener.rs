@@ -1,4 +1,5 @@
-//! Sockets, threads and deadlines around a handshake: the control plane of the front ends that are reached over sockets.
+//! Sockets, threads and deadlines around a handshake: the control plane of the front ends that are reached over
+//! sockets.
 //!
 //! One thread accepts. Each connection gets a short-lived thread that conducts the handshake and then hands the socket
 //! over. The data path never waits for a client that is slow to introduce itself. A handshake has a deadline, and there
@@ -177,8 +178,8 @@ impl Listener {
         &self.address
     }
 
-    /// Serves from now on, on threads of its own, until the answer is dropped. `conduct` gets each connection on a thread of its own,
-    /// and how long it may take. Threads are called after `protocol`.
+    /// Serves from now on, on threads of its own, until the answer is dropped. `conduct` gets each connection on a
+    /// thread of its own, and how long it may take. Threads are called after `protocol`.
     pub(crate) fn serve_with<F>(self, protocol: &'static str, conduct: F) -> io::Result<Serving>
     where
         F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync + 'static,

@@ -9,15 +9,15 @@
 //! answers at once (memory), or one that writes much, leaves the turn to others. Then the ring says again whether there
 //! are more.
 //!
-//! A request is read into a *landing buffer* large enough for any. If it is a write, the buffer goes on to the engine with
-//! the payload where it landed, and the next request gets another one. A read gets a smaller buffer or none, if the
-//! volume lies in memory; the landing buffer serves again.
+//! A request is read into a *landing buffer* large enough for any. If it is a write, the buffer goes on to the engine
+//! with the payload where it landed, and the next request gets another one. A read gets a smaller buffer or none, if
+//! the volume lies in memory; the landing buffer serves again.
 //!
 //! **Bounds.** With [`REQUESTS_MAX`] requests under way or no buffer left, nothing more is read. The kernel then keeps
 //! the requests, the loop device's queue fills, and the tenant waits.
 //!
-//! **Ends.** After an unmount the device says so, and the front end is through. A stop before that answers what is under
-//! way; when the descriptor then closes, the kernel fails everything that still waits on the mount.
+//! **Ends.** After an unmount the device says so, and the front end is through. A stop before that answers what is
+//! under way; when the descriptor then closes, the kernel fails everything that still waits on the mount.
 
 use super::device::{read_request, request_bytes, watch, write_reply};
 use crate::attach::thread_setup::prepare_engine_thread;
@@ -168,7 +168,8 @@ impl FuseConnection {
         let file = attributes(port);
         let reply = match call {
             Call::Fsync => return self.submit(port, unique, Operation::Flush, (0, 0), Payload::None),
-            // A volume that has no holes says so: the kernel then writes the zeroes that it needs, and discards no more.
+            // A volume that has no holes says so: the kernel then writes the zeroes that it needs, and discards no
+            // more.
             Call::Allocate { mode: AllocateMode::PunchHole, offset, length } => {
                 return self.submit_range(port, unique, Operation::Trim, offset, length);
             }
@@ -331,7 +332,8 @@ impl FrontEnd for FuseConnection {
         let Some(watch) = &self.watch else { return };
         self.is_polling = true;
         let entry = opcode::PollAdd::new(types::Fd(watch.as_raw_fd()), libc::POLLIN as u32).build();
-        // SAFETY: a poll has no addresses, and the engine keeps the front end and with it the descriptor until it is done.
+        // SAFETY: a poll has no addresses, and the engine keeps the front end and with it the descriptor until it is
+        // done.
         unsafe { port.push(entry, TAG_READABLE) }
     }
 

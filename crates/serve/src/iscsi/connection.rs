@@ -138,8 +138,8 @@ impl IscsiConnection {
             }
             _ => {}
         }
-        // One connection brings the commands in order. What is not next is a repetition or lies beyond the window, and is
-        // ignored (RFC 7143, 4.2.2.1).
+        // One connection brings the commands in order. What is not next is a repetition or lies beyond the window, and
+        // is ignored (RFC 7143, 4.2.2.1).
         if !header.is_immediate() {
             let is_next = header.command_number() == self.session.command_number;
             let is_in_window = self.command_max.wrapping_sub(header.command_number()) < COMMANDS_MAX as u32;

@@ -40,8 +40,8 @@ impl Session {
     }
 }
 
-/// Serves `targets` on `listener`, on threads of its own, until the answer is dropped. `handler` gets each session after
-/// its login; it should hand it on and return.
+/// Serves `targets` on `listener`, on threads of its own, until the answer is dropped. `handler` gets each session
+/// after its login; it should hand it on and return.
 ///
 /// # Errors
 /// The system has no thread or descriptor for it.

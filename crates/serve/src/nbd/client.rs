@@ -222,8 +222,8 @@ impl Client {
         self.replies.under_way_count()
     }
 
-    /// Submits a command without data. `tag` is the caller's number for it, below the depth that the client has. Waits only
-    /// if the server has left 64 MiB of what was submitted untaken.
+    /// Submits a command without data. `tag` is the caller's number for it, below the depth that the client has. Waits
+    /// only if the server has left 64 MiB of what was submitted untaken.
     pub fn submit(
         &mut self,
         tag: u32,
@@ -242,8 +242,8 @@ impl Client {
         Ok(())
     }
 
-    /// Submits a write. The data has been sent or copied when the call returns; with more than 256 KiB it waits until the server
-    /// has taken it.
+    /// Submits a write. The data has been sent or copied when the call returns; with more than 256 KiB it waits until
+    /// the server has taken it.
     pub fn submit_write(&mut self, tag: u32, flags: CommandFlags, offset: u64, data: &[u8]) -> Result<(), ClientError> {
         self.submit(tag, Command::Write, flags, offset, data.len() as u32)?;
         if data.len() <= OUTBOX_BYTES {

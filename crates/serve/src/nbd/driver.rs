@@ -7,8 +7,8 @@
 //!
 //! Nothing is sent or received by a system call of its own. A receive brings whatever the client has sent, often dozens
 //! of requests; replies that complete while a send is under way join the next one. Bytes of large writes go straight
-//! from the socket into the buffer that the disk writes from; those of small ones are copied once. Bytes of reads go out
-//! of the buffer that the disk read into, or out of a volume in memory.
+//! from the socket into the buffer that the disk writes from; those of small ones are copied once. Bytes of reads go
+//! out of the buffer that the disk read into, or out of a volume in memory.
 //!
 //! **Bounds.** A connection has [`REQUESTS_MAX`] requests and its own buffers. When either is used up, or
 //! [`REFUSALS_BYTES_MAX`] of refusals wait for a client that does not read, it receives no more. The socket fills, and

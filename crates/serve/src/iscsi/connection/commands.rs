@@ -314,8 +314,8 @@ impl IscsiConnection {
         let (header, whole) = (task.header, task.whole_bytes);
         let length = finished.length.min(expected_bytes(&header)) as usize;
         self.data_in(&header, length, whole, |outbox, header, at, length| {
-            // SAFETY: the read brought at least `length` bytes, which stay until `keep` has let go of them. With a digest
-            // they were copied above, or lie in a buffer already.
+            // SAFETY: the read brought at least `length` bytes, which stay until `keep` has let go of them. With a
+            // digest they were copied above, or lie in a buffer already.
             unsafe { outbox.push_part(header, &finished.payload, at, length) }
         });
         self.outbox.keep(finished.payload);

@@ -98,8 +98,8 @@ impl PduOutbox {
     /// [`keep`](Self::keep).
     ///
     /// # Safety
-    /// The payload has these bytes and keeps them until it is given to [`keep`](Self::keep), before anything is sent. With
-    /// a digest of data, it is a buffer.
+    /// The payload has these bytes and keeps them until it is given to [`keep`](Self::keep), before anything is sent.
+    /// With a digest of data, it is a buffer.
     pub(super) unsafe fn push_part(&mut self, mut header: Header, payload: &Payload, at: usize, length: usize) {
         header.set_data_bytes(length as u32);
         self.push_header(&header);
@@ -133,8 +133,8 @@ impl PduOutbox {
         let Some(batch) = self.waiting.pop_front() else { return };
         self.sending = batch;
         let PduBatch { bytes, parts, .. } = &self.sending;
-        // SAFETY: all of it belongs to the front end, which the engine keeps until its operations have completed; nothing touches it
-        // before `sent` hears of the last.
+        // SAFETY: all of it belongs to the front end, which the engine keeps until its operations have completed;
+        // nothing touches it before `sent` hears of the last.
         unsafe { self.send.begin(port, (socket, TAG_SEND), bytes, parts.iter().copied()) }
     }
 

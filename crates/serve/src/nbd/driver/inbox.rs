@@ -25,11 +25,13 @@ const LARGE_WRITE_BYTES: u32 = 16 * 1024;
 
 /// What the inbox has for the connection.
 pub(super) enum Next {
-    /// A request. If it is a write, its payload is still to come: see [`RequestInbox::receive_payload`] and [`RequestInbox::skip`].
+    /// A request. If it is a write, its payload is still to come: see [`RequestInbox::receive_payload`] and
+    /// [`RequestInbox::skip`].
     Request(Request),
     /// A write with all of its bytes.
     Write(Request, Payload),
-    /// The same of one that is not of whole blocks: its bytes, in their place among whole blocks, and room for one block.
+    /// The same of one that is not of whole blocks: its bytes, in their place among whole blocks, and room for one
+    /// block.
     Part(Request, Buffer, Buffer),
     /// Nothing more without receiving.
     MoreBytes,
@@ -160,7 +162,8 @@ impl RequestInbox {
         self.incoming = Some(Incoming { request, buffer, at: 0, received: 0, block: None });
     }
 
-    /// The same of a write that is not of whole blocks: its bytes go behind the first `skew` of `data`; `block` has room for one block.
+    /// The same of a write that is not of whole blocks: its bytes go behind the first `skew` of `data`; `block` has
+    /// room for one block.
     pub(super) fn receive_part(&mut self, request: Request, data: Buffer, skew: u32, block: Buffer) {
         self.last_write_bytes = request.length;
         self.incoming = Some(Incoming { request, buffer: data, at: skew as usize, received: 0, block: Some(block) });

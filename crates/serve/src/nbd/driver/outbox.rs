@@ -60,8 +60,8 @@ impl ReplyOutbox {
 
     /// So much waits for a client that does not read that no more should be asked.
     ///
-    /// A volume in memory answers without a buffer, so replies are counted too. Up to [`REQUESTS_MAX`] requests that are
-    /// under way may still add theirs: with those, a batch has at most 1023 vectors, and one call takes 1024.
+    /// A volume in memory answers without a buffer, so replies are counted too. Up to [`REQUESTS_MAX`] requests that
+    /// are under way may still add theirs: with those, a batch has at most 1023 vectors, and one call takes 1024.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.headers.len() >= REFUSALS_BYTES_MAX || self.waiting.parts.len() >= REQUESTS_MAX
     }
@@ -86,8 +86,8 @@ impl ReplyOutbox {
             let start = data.payload.as_ptr()?;
             Some(Part { after: data.after, start, length: data.length as usize })
         });
-        // SAFETY: all of it belongs to the front end, which the engine keeps until its operations have completed; nothing touches it
-        // before `sent` hears of the last.
+        // SAFETY: all of it belongs to the front end, which the engine keeps until its operations have completed;
+        // nothing touches it before `sent` hears of the last.
         unsafe { self.send.begin(port, (socket, TAG_SEND), headers, parts) }
     }
 

@@ -1,7 +1,7 @@
 //! Requests for parts of blocks, from clients that did not ask how large a volume's blocks are.
 //!
-//! **Intuition.** Such a client may ask for any bytes (specification, "Block size constraints"); stock `nbd-client` and the kernel behind it ask
-//! for multiples of 512. A volume of larger blocks is read and written in whole ones.
+//! **Intuition.** Such a client may ask for any bytes (specification, "Block size constraints"); stock `nbd-client` and
+//! the kernel behind it ask for multiples of 512. A volume of larger blocks is read and written in whole ones.
 //!
 //! **Rule.** Of a read, whole blocks are read and the rest is left out of the reply. For a write, the blocks are
 //! claimed, so that no other request changes them meanwhile ([`Port::claim`]). Those at its ends are read, and then all
@@ -178,7 +178,8 @@ impl NbdConnection {
         true
     }
 
-    /// Begins to change parts of blocks: by `data`, all of them with the client's bytes in their place, or to zeroes. `block` has room for one.
+    /// Begins to change parts of blocks: by `data`, all of them with the client's bytes in their place, or to zeroes.
+    /// `block` has room for one.
     pub(super) fn change_partially(
         &mut self,
         port: &mut Port<'_>,

@@ -1,15 +1,17 @@
 //! What administrators do to an engine: pools, volumes, and the scheduler itself, changed while requests go on.
 
 use super::alarm::Change;
-use super::core::{Core, VolumeSeat};
+use super::block_tags::BlockTags;
+use super::config::SessionConfig;
+use super::core::Core;
 use super::doubts::Doubts;
 use super::emulation::Emulation;
 use super::error::EngineError;
-use super::handle::SessionConfig;
 use super::request::Piece;
 use super::ring::Owner;
+use super::seat::VolumeSeat;
 use super::status::{EngineStatus, VolumeStatus};
-use super::upper_levels::{BlockTags, UpperLevels};
+use super::upper_levels::UpperLevels;
 use super::urgency;
 use crate::backend::{Backend, Volume};
 use plimsoll_core::account::AccountError;

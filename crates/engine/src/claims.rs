@@ -12,13 +12,12 @@
 //! of a change or of a claim takes O(log n + those in its way), where n is claims and changes that wait
 //! ([`stretches`](super::orphans::stretches)).
 
-use super::cached::OF_CACHE;
 use super::core::Core;
-use super::front_end::{Finished, Payload, Submission};
 use super::orphans::stretches::{Stretch, Stretches};
-use super::port::Seat;
 use super::request::Request;
-use crate::read_ahead_requests::OF_READ_AHEAD;
+use super::seat::Seat;
+use super::submission::{Finished, Payload, Submission};
+use crate::path::asker::Asker;
 use plimsoll_core::{AccountId, Operation};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -175,7 +174,8 @@ impl Core {
             debug_assert!(!matches!(submission.payload, Payload::Volume(_)), "what is read is not there");
             return self.submit_to_cache(volume, (front_end, session), submission);
         }
-        let index = self.requests.insert(Request::new(front_end, volume, session, submission, self.now));
+        let asker = Asker::FrontEnd(front_end, submission.token);
+        let index = self.requests.insert(Request::new(asker, volume, session, submission, self.now));
         if !self.hold(index, reader) {
             self.begin(index, reader);
         }
@@ -186,11 +186,9 @@ impl Core {
     pub(super) fn claim(&mut self, seat: &Seat, token: u64, offset: u64, length: u64) {
         let (owner, bytes) = ((seat.index, token), stretch(seat.volume, offset, length));
         let changes = self.requests.iter().filter(|(_, request)| {
-            let is_of_front_end = !matches!(request.front_end, OF_CACHE | OF_READ_AHEAD);
-            let is_change = is_of_front_end && request.operation.is_write();
-            is_change
+            request.operation.is_write()
                 && overlap(bytes, stretch(request.volume, request.offset, request.length.into()))
-                && !self.claims.is_owned((request.front_end, request.token))
+                && request.asker.front_end().is_some_and(|owner| !self.claims.is_owned(owner))
         });
         let cached = self.volumes[seat.volume].cache.iter().flat_map(|cache| cache.changes());
         let cached = cached.filter(|(owner, offset, length)| {

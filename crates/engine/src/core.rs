@@ -11,28 +11,28 @@
 //! have grown to the largest number of requests under way.
 
 use super::alarm::Alarm;
+use super::block_tags::{BlockTag, tag_piece};
 use super::buffer_memory::BufferMemory;
-use super::cached::{OF_CACHE, VolumeCache};
 use super::claims::{Claims, Origin};
 use super::clock::Clock;
-use super::doubts::Doubts;
 use super::early_reads::EarlyReads;
 use super::emulation::Emulation;
-use super::front_end::{Finished, Payload, Submission, VolumeBytes};
 use super::held_reads::HeldReads;
 use super::meter::Meters;
 use super::observed::{Books, ObservedRequests, is_observed};
 use super::orphans::Orphans;
-use super::port::Seat;
-use super::recorder::Tap;
 use super::request::{Piece, Request, Waits, check};
 use super::ring::{Owner, Ring};
+use super::seat::{Seat, VolumeSeat};
 use super::slab::Slab;
-use super::upper_levels::{Below, BlockTag, BlockTags, UpperLevels, tag_piece};
+use super::submission::{Finished, Payload, Submission, VolumeBytes};
+use super::tap::Tap;
+use super::upper_levels::{Below, UpperLevels};
 use super::work::Work;
-use crate::backend::{Backend, PAGE_BYTES, Progress, Volume};
-use crate::read_ahead_requests::{OF_READ_AHEAD, VolumeReadAhead, Wishes};
-use plimsoll_core::{AccountTree, CauseSet, Completion, Dispatch, Operation, RequestId, Scheduler, Span, Time};
+use crate::backend::{Backend, PAGE_BYTES, Progress};
+use crate::path::asker::Asker;
+use crate::read_ahead_requests::Wishes;
+use plimsoll_core::{AccountTree, Completion, Dispatch, Operation, RequestId, Scheduler, Span, Time};
 use plimsoll_devices::DeviceRequest;
 use rustix::io::Errno;
 
@@ -43,25 +43,6 @@ pub(super) const TURN_BYTES_MAX: u64 = 4 << 20;
 
 /// When a front end tries again that found no memory for a buffer: others, also of other engines, give it back when they like.
 const MEMORY_TRY_AGAIN: Span = Span::from_millis(10);
-
-/// A volume at work.
-pub(super) struct VolumeSeat {
-    pub(super) volume: Volume,
-    /// Connections and mounts.
-    pub(super) front_ends: u32,
-    /// Tells causes and classes of its blocks, if anything can.
-    pub(super) tags: Option<Box<dyn BlockTags>>,
-    /// The accounts that caused what was written since the last flush.
-    pub(super) unflushed: CauseSet,
-    /// The accounts that have heard that its device could not flush; a cache before it has its own.
-    pub(super) doubts: Doubts,
-    /// What stands before it.
-    pub(super) cache: Option<Box<VolumeCache>>,
-    /// What is read ahead in it.
-    pub(super) read_ahead: Option<Box<VolumeReadAhead>>,
-    /// What the buffers of its connections are taken from.
-    pub(super) buffers: BufferMemory,
-}
 
 /// All of an engine but its front ends.
 pub(crate) struct Core {
@@ -172,7 +153,9 @@ impl Core {
             let volume_start = volume.config().start_bytes;
             let has_tags = matches!(request.operation, Operation::Read | Operation::Write);
             let (tag, length) = match tags.as_deref().filter(|_| has_tags) {
-                Some(tags) => tag_piece(tags, &self.tree, request, start, length_max),
+                Some(tags) => {
+                    tag_piece(tags, &self.tree, request.operation, request.offset + u64::from(start), length_max)
+                }
                 None if request.operation == Operation::Flush => (BlockTag::of_flush(unflushed), length_max),
                 None => (BlockTag::default(), length_max),
             };
@@ -364,7 +347,7 @@ impl Core {
             Progress::Failed(errno) => {
                 let offset = request.offset + u64::from(piece.start + piece.done_bytes);
                 file.log_failure(self.now, request.operation, offset, errno);
-                if piece.step.leaves_doubt(errno) && request.front_end != OF_CACHE {
+                if piece.step.leaves_doubt(errno) && !request.asker.is_cache() {
                     self.volumes[request.volume].doubts.flush_failed();
                 }
                 self.backend_done(index, Some(errno));
@@ -451,19 +434,19 @@ impl Core {
 
     pub(super) fn request_done(&mut self, index: u32) {
         let request = self.requests.remove(index).expect("a request is done once");
-        let Request { front_end, token, operation, offset, length, payload, mut error, .. } = request;
+        let Request { asker, operation, offset, length, payload, mut error, .. } = request;
         if operation.is_write()
             && let Some(read_ahead) = &mut self.volumes[request.volume].read_ahead
         {
             // Before any front end hears that it is done.
             read_ahead.changed(offset, length);
         }
-        match front_end {
-            OF_CACHE if request.is_abandoned => return self.dropped_store_request_ended(request.volume, index),
-            OF_CACHE => return self.store_request_completed(request.volume, token as u32, length, error),
-            OF_READ_AHEAD => return self.fetch_done(request.volume, token, error),
-            _ => {}
-        }
+        let (front_end, token) = match asker {
+            Asker::Cache(_) if request.is_abandoned => return self.dropped_store_request_ended(request.volume, index),
+            Asker::Cache(first) => return self.store_request_completed(request.volume, first, length, error),
+            Asker::ReadAhead { session, slot } => return self.fetch_done(request.volume, session, slot, error),
+            Asker::FrontEnd(front_end, token) => (front_end, token),
+        };
         // A forced write that has failed tells its session as much as a flush does.
         let tells = operation == Operation::Flush || (request.is_forced && error.is_some());
         if tells && !request.is_abandoned && self.volumes[request.volume].doubts.tell_failed(request.session) {

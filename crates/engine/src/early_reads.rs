@@ -15,7 +15,7 @@
 //! Nothing but a comparison while few wait; finding what goes early is O(accounts + requests + pieces under way).
 
 use super::core::Core;
-use super::port::Seat;
+use super::seat::Seat;
 use plimsoll_core::Operation;
 
 /// Requests that may wait for the scheduler, of all accounts together. Of the loop device's 128 places a quarter is

@@ -16,7 +16,8 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`front_end`] | the contract with NBD connections and FUSE mounts |
-//! | `port` | what a front end can do |
+//! | `submission` | a request on its way in and back, and where its bytes are |
+//! | `port`, `seat` | what a front end can do; what the engine knows of it and of volumes |
 //! | `buffer`, `buffer_memory` | a front end's buffers; the memory of all |
 //! | `turn` | the thread's loop; front ends come and go |
 //! | `core` | the way of a request: scheduler, backends, device model |
@@ -24,7 +25,7 @@
 //! | `doubts` | which sessions have heard that a device could not flush |
 //! | `orphans` | requests that no front end waits for any more |
 //! | `administration` | pools, volumes, switching the scheduler |
-//! | [`upper_levels`] | the contracts with what sees system calls, the page cache and the causes of a block |
+//! | [`upper_levels`], `block_tags` | the contracts with what sees system calls and the page cache, and the causes of a block |
 //! | `cached` | a cache before a volume: what it asks of the volume and of its own device |
 //! | `read_ahead_requests` | what sequential streams want next, read before they ask |
 //! | `observed` | the requests of a disk that is not ours: seen, not ordered |
@@ -32,8 +33,8 @@
 //! | `emulation` | a device model in real time |
 //! | `work` | service threads, for steps that take a processor's time |
 //! | `basket` | what they tell, taken without waiting for any of them |
-//! | `recorder` | what a device is asked to do, for traces |
-//! | `handle` | how other threads talk to it, through a [`mailbox`](plimsoll_linux::mailbox) |
+//! | `tap`, `recorder` | what a device is asked to do, for traces |
+//! | `handle`, `config` | how other threads talk to it, through a [`mailbox`](plimsoll_linux::mailbox) |
 //! | `ring`, `slab`, `clock` | io_uring, a table, the time |
 //!
 //! What stands beside the loop, and is used by control threads too:
@@ -52,12 +53,14 @@ mod administration;
 mod alarm;
 pub mod backend;
 mod basket;
+mod block_tags;
 mod buffer;
 mod buffer_memory;
 pub mod cache;
 mod cached;
 mod claims;
 mod clock;
+mod config;
 pub mod content;
 mod core;
 mod doubts;
@@ -74,6 +77,7 @@ pub mod notes;
 mod observed;
 mod occupied;
 mod orphans;
+mod path;
 mod port;
 pub mod read_ahead;
 mod read_ahead_requests;
@@ -81,26 +85,31 @@ mod recorder;
 mod request;
 mod ring;
 mod scratch;
+mod seat;
 mod slab;
 pub mod status;
+mod submission;
+mod tap;
 mod turn;
 pub mod upper_levels;
 mod urgency;
 mod work;
 
+pub use block_tags::{BlockTag, BlockTags, TAG_BLOCK_BYTES, session_of};
 pub use buffer::{Buffer, BufferClass};
 pub use buffer_memory::{BUFFER_BYTES_MIN, BufferMemory, HEADROOM_BYTES};
+pub use config::{AttachmentId, EngineConfig, GRACE_DEFAULT, LATENESS_BOUND_DEFAULT, SessionConfig};
 pub use error::EngineError;
-pub use front_end::{CacheBlock, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Submission, VolumeBytes};
-pub use handle::{
-    AttachmentId, EngineConfig, EngineHandle, GRACE_DEFAULT, LATENESS_BOUND_DEFAULT, SessionConfig, spawn,
-};
+pub use front_end::FrontEnd;
+pub use handle::{EngineHandle, spawn};
 pub use held_reads::{AccountReads, HeldReads};
 pub use port::Port;
-pub use recorder::{RECORDER_EVENTS_DEFAULT, RecordedRequest, Recording};
+pub use recorder::{RECORDER_EVENTS_DEFAULT, Recording};
 pub use status::{
     AccountStatus, CacheClassStatus, CacheStatus, EmulationStatus, EngineStatus, LatencyStatus, ReadAheadStatus,
     VolumeStatus,
 };
-pub use upper_levels::{Below, BlockTag, BlockTags, TAG_BLOCK_BYTES, UpperLevels, session_of};
+pub use submission::{CacheBlock, Finished, PAYLOAD_BYTES_MAX, Payload, Submission, VolumeBytes};
+pub use tap::RecordedRequest;
+pub use upper_levels::{Below, UpperLevels};
 pub use work::ServiceRequest;

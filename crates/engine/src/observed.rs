@@ -20,7 +20,7 @@
 
 use super::held_reads::HeldReads;
 use super::meter::Meters;
-use super::recorder::Tap;
+use super::tap::Tap;
 use plimsoll_core::{
     AccountId, AccountTree, BlockRequest, CauseSet, Completion, Operation, RequestId, Scheduler, Span, Time,
 };

@@ -23,8 +23,8 @@
 pub(super) mod stretches;
 
 use super::core::Core;
-use super::front_end::{Finished, Payload};
 use super::request::{Piece, Request};
+use super::submission::{Finished, Payload};
 use plimsoll_core::Operation;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,7 +130,7 @@ impl Core {
     pub(super) fn abandon(&mut self, is_meant: impl Fn(u32, u64) -> bool) {
         for index in 0..self.requests.places() as u32 {
             let Some(request) = self.requests.get_mut(index) else { continue };
-            if is_meant(request.front_end, request.token) {
+            if request.asker.front_end().is_some_and(|(front_end, token)| is_meant(front_end, token)) {
                 request.is_abandoned = true;
                 request.cut_no_more();
             }

@@ -1,37 +1,13 @@
 //! What a front end can do on its engine.
 
-use super::buffer::{Arena, Buffer, Lack};
-use super::buffer_memory::ConnectionMemory;
+use super::buffer::{Buffer, Lack};
 use super::core::Core;
-use super::front_end::{Finished, Payload, Submission};
 use super::ring::Owner;
+use super::seat::Seat;
+use super::submission::{Finished, Payload, Submission};
 use crate::backend::VolumeInfo;
 use io_uring::squeue;
-use plimsoll_core::{AccountId, Time};
-
-/// Where a front end sits: what the engine knows of it.
-pub(crate) struct Seat {
-    /// Its number.
-    pub(crate) index: u32,
-    /// The volume that it serves.
-    pub(crate) volume: u32,
-    pub(crate) info: VolumeInfo,
-    /// The account that its requests are charged to.
-    pub(crate) session: AccountId,
-    /// Its number among the sessions that read ahead, if the volume is.
-    pub(crate) reader: Option<u32>,
-    pub(crate) arena: Arena,
-    /// Its operations on the ring.
-    pub(crate) operations: u32,
-    /// Its requests under way.
-    pub(crate) requests: u32,
-    /// It heard something in this turn.
-    pub(crate) is_touched: bool,
-    /// It waits until there is memory for a buffer.
-    pub(crate) waits_for_memory: bool,
-    /// What it takes beside its buffers.
-    pub(crate) _memory: Option<ConnectionMemory>,
-}
+use plimsoll_core::Time;
 
 /// A front end's access to its engine, for the length of one call.
 pub struct Port<'call> {

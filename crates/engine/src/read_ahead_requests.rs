@@ -22,20 +22,19 @@
 use super::buffer::{Arena, Buffer, BufferClass};
 use super::core::Core;
 use super::error::EngineError;
-use super::front_end::{CacheBlock, Payload, Submission};
-use super::port::Seat;
 use super::request::Request;
+use super::seat::Seat;
 use super::slab::Slab;
 use super::status::ReadAheadStatus;
+use super::submission::{CacheBlock, Payload, Submission};
 use crate::backend::Backend;
+use crate::path::asker::Asker;
 use crate::read_ahead::{Changes, Fetch, Figures, Found, Part, ReadAhead, Reader};
 use plimsoll_core::{AccountId, Class, Operation};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
 
-/// The front end of requests that read ahead.
-pub(super) const OF_READ_AHEAD: u32 = u32::MAX - 1;
 /// Sessions of a volume that may read ahead at a time.
 const PLACES: usize = 64;
 /// Sessions that are looked at in one go for what they would like to read ahead.
@@ -129,14 +128,6 @@ fn target_of(request: &Request) -> Option<*mut u8> {
         Payload::Buffer { .. } => request.payload.as_ptr().map(<*const u8>::cast_mut),
         _ => None,
     }
-}
-
-fn token_of(session: u32, slot: u32) -> u64 {
-    u64::from(session) << 32 | u64::from(slot)
-}
-
-fn session_and_slot(token: u64) -> (u32, u32) {
-    ((token >> 32) as u32, token as u32)
 }
 
 impl Session {
@@ -273,8 +264,8 @@ impl Core {
     fn give_up_fetches(&mut self, volume: u32, number: u32) {
         for index in 0..self.requests.places() as u32 {
             let Some(request) = self.requests.get_mut(index) else { continue };
-            let is_fetch = request.front_end == OF_READ_AHEAD && request.volume == volume;
-            request.is_abandoned |= is_fetch && session_and_slot(request.token).0 == number;
+            let is_fetch = matches!(request.asker, Asker::ReadAhead { session, .. } if session == number);
+            request.is_abandoned |= is_fetch && request.volume == volume;
         }
     }
 
@@ -387,18 +378,17 @@ impl Core {
             (None, Some(memory)) => Payload::Cache(CacheBlock(memory.slots[slot as usize].as_mut_ptr())),
             (None, None) => unreachable!("a session whose volume is not in memory has got some with its place"),
         };
-        let (token, operation) = (token_of(number, slot), Operation::Read);
+        let (token, operation, asker) = (0, Operation::Read, Asker::ReadAhead { session: number, slot });
         let submission = Submission { token, operation, offset, length, is_forced: false, class, payload };
-        let request = Request::new(OF_READ_AHEAD, volume, session.account, submission, self.now);
+        let request = Request::new(asker, volume, session.account, submission, self.now);
         let index = self.requests.insert(request);
         self.add_pieces(index);
     }
 
     /// A fetch has ended: a read that waits for it is answered, or reads by itself.
-    pub(super) fn fetch_done(&mut self, volume: u32, token: u64, error: Option<Errno>) {
+    pub(super) fn fetch_done(&mut self, volume: u32, number: u32, slot: u32, error: Option<Errno>) {
         // A cache that begins waits for fetches, too, and no other request may come to it.
         self.cache_has_work(volume);
-        let (number, slot) = session_and_slot(token);
         let Some(ahead) = self.volumes[volume].read_ahead.as_deref_mut() else { return };
         let session = &mut ahead.sessions[number];
         session.fetches -= 1;

@@ -3,10 +3,11 @@
 //! A front end asks for up to 32 MiB at once. Schedulers need smaller pieces, or one request would hold the device
 //! while others' deadlines pass. So each request is cut, and is done when its last piece is.
 
+use super::block_tags::{BlockTag, session_of};
 use super::buffer::Buffer;
-use super::front_end::{PAYLOAD_BYTES_MAX, Payload, Submission};
-use super::upper_levels::{BlockTag, session_of};
+use super::submission::{PAYLOAD_BYTES_MAX, Payload, Submission};
 use crate::backend::{FileStep, VolumeInfo};
+use crate::path::asker::Asker;
 use plimsoll_core::{AccountId, BlockRequest, Class, Operation, RequestId, Span, Time};
 use rustix::io::Errno;
 
@@ -23,10 +24,9 @@ const PIECES_MAX: u32 = PAYLOAD_BYTES_MAX / TRANSFER_PIECE_BYTES_MAX;
 /// piece takes some 300 bytes, and a client may have hundreds of such requests.
 const PIECES_WITHOUT_BUFFER_MAX: u32 = 4;
 
-/// A request of a front end.
+/// A request: of a front end, of a cache, or of reading ahead.
 pub(super) struct Request {
-    pub(super) front_end: u32,
-    pub(super) token: u64,
+    pub(super) asker: Asker,
     pub(super) volume: u32,
     pub(super) session: AccountId,
     /// The account that its latency counts as: that of its first piece.
@@ -55,11 +55,11 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn new(front_end: u32, volume: u32, session: AccountId, submission: Submission, now: Time) -> Request {
-        let Submission { token, operation, offset, length, is_forced, class, payload } = submission;
+    /// A request for the answer to go to `asker`, which has its own name for it: the submission's counts for nothing.
+    pub(super) fn new(asker: Asker, volume: u32, session: AccountId, submission: Submission, now: Time) -> Request {
+        let Submission { token: _, operation, offset, length, is_forced, class, payload } = submission;
         Request {
-            front_end,
-            token,
+            asker,
             volume,
             session,
             metered: session,
@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn request(operation: Operation, length: u32) -> Request {
-        Request::new(0, 0, AccountId::ROOT, submission(operation, 0, length), Time::ZERO)
+        Request::new(Asker::FrontEnd(0, 0), 0, AccountId::ROOT, submission(operation, 0, length), Time::ZERO)
     }
 
     fn cut_all(request: &mut Request) -> Vec<(u32, u32)> {
@@ -269,7 +269,7 @@ mod tests {
         let buffer = arena.take(PAYLOAD_BYTES_MAX).unwrap();
         let payload = Payload::Buffer { buffer, at: 0 };
         let submission = Submission { payload, ..submission(Operation::Read, 0, PAYLOAD_BYTES_MAX) };
-        let mut read = Request::new(0, 0, AccountId::ROOT, submission, Time::ZERO);
+        let mut read = Request::new(Asker::FrontEnd(0, 0), 0, AccountId::ROOT, submission, Time::ZERO);
         let pieces = cut_all(&mut read);
         assert_eq!(pieces.len(), 128);
         assert!(pieces.windows(2).all(|pair| pair[0].0 + pair[0].1 == pair[1].0));

@@ -1,6 +1,9 @@
 //! What an engine says about itself: one snapshot, made on its thread, for the control plane.
 
-pub use super::cached::{CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus};
+mod cache;
+
+pub use cache::{CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus};
+pub(crate) use cache::{refused, unreadable};
 use hdrhistogram::Histogram;
 use plimsoll_core::{AccountKind, Allocation};
 use serde::{Deserialize, Serialize};

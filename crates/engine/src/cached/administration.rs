@@ -3,15 +3,14 @@
 mod detach;
 mod report;
 
-pub use report::{CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus};
-
+use super::super::config::SessionConfig;
 use super::super::core::Core;
 use super::super::error::EngineError;
-use super::super::handle::{EngineHandle, SessionConfig};
+use super::super::handle::EngineHandle;
 use super::super::request::Request;
-use super::super::status::VolumeStatus;
+use super::super::status::{CacheStatus, VolumeStatus};
 use super::pools::BoundedPools;
-use super::{FlushWaiter, OF_CACHE, Phase, VolumeCache};
+use super::{FlushWaiter, Phase, VolumeCache};
 use crate::backend::VolumeConfig;
 use crate::cache::{CacheSettings, FoundCache};
 use plimsoll_core::Allocation;
@@ -95,7 +94,7 @@ impl Core {
         let before = cache.phase;
         match before {
             Phase::Beginning => {
-                let is_own = |(_, request): &(u32, &Request)| request.volume == volume && request.front_end != OF_CACHE;
+                let is_own = |(_, request): &(u32, &Request)| request.volume == volume && !request.asker.is_cache();
                 if self.requests.iter().find(is_own).is_none() {
                     cache.phase = Phase::Working;
                     cache.answer_phase(Ok(()));

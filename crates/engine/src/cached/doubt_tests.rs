@@ -4,7 +4,7 @@ use super::VolumeCache;
 use super::request::{CachedRequest, token_of};
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::cache::{CacheSettings, FoundCache};
-use crate::front_end::{Payload, Submission};
+use crate::submission::{Payload, Submission};
 use plimsoll_cache::policies;
 use plimsoll_cache::store::{Action, Request, RequestKind, Target};
 use plimsoll_core::class::Scheme;

@@ -13,7 +13,7 @@ use plimsoll_devices::{DeviceModel, DeviceRequest};
 
 impl FoundCache {
     /// The same on a device that takes the time of `model`; what it is on must be a file in memory, since the engine's thread waits for
-    /// it. Replies that are later than `lateness_bound` are counted as late ([`CacheStatus::emulation`](super::CacheStatus::emulation)).
+    /// it. Replies that are later than `lateness_bound` are counted as late ([`CacheStatus::emulation`](crate::CacheStatus::emulation)).
     pub fn emulated(self, model: Box<dyn DeviceModel + Send>, lateness_bound: Span) -> FoundCache {
         FoundCache { emulation: Some(Emulation::new(model, lateness_bound)), ..self }
     }

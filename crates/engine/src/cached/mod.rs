@@ -30,15 +30,13 @@ mod shares;
 mod submission;
 mod waiting;
 
-pub use administration::{CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus};
-
 use super::core::Core;
 use super::doubts::Doubts;
 use super::emulation::Emulation;
 use super::error::EngineError;
-use super::front_end::{Finished, Submission};
 use super::ring::Owner;
 use super::slab::Slab;
+use super::submission::{Finished, Submission};
 use crate::cache::{CacheDevice, CacheSettings, FoundCache};
 use plimsoll_cache::store::{Action, BLOCK_BYTES, CacheStore, Operation, Target};
 use plimsoll_core::{AccountId, Time};
@@ -50,9 +48,6 @@ use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
 use std::sync::mpsc::Sender;
 use waiting::{Got, Waiting};
-
-/// The front end of requests that a cache makes of its own volume.
-pub(super) const OF_CACHE: u32 = u32::MAX;
 
 /// Whether requests come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,9 +16,10 @@
 //! then the request it was for is not answered, because its session has something in the scheduler.
 
 use super::super::core::Core;
-use super::super::front_end::{CacheBlock, Payload, Submission};
 use super::super::request::{Request, TRANSFER_PIECE_BYTES_MAX};
-use super::{OF_CACHE, VolumeCache, request};
+use super::super::submission::{CacheBlock, Payload, Submission};
+use super::{VolumeCache, request};
+use crate::path::asker::Asker;
 use plimsoll_cache::store::{Action, BLOCK_BYTES, Operation, Origin};
 use plimsoll_core::{AccountId, Class, Operation as Asked};
 use rustix::io::Errno;
@@ -106,7 +107,7 @@ impl Core {
             Action::Trim | Action::Flush => Payload::None,
         };
         let submission = Submission {
-            token: u64::from(first.id),
+            token: 0,
             operation: asked,
             offset: first.offset_bytes,
             length: first.length_bytes * count,
@@ -114,7 +115,7 @@ impl Core {
             class,
             payload,
         };
-        let mut request = Request::new(OF_CACHE, volume, session, submission, self.now);
+        let mut request = Request::new(Asker::Cache(first.id), volume, session, submission, self.now);
         request.is_maintenance = is_maintenance;
         let index = self.requests.insert(request);
         self.add_pieces(index);
@@ -144,11 +145,12 @@ impl Core {
         for index in 0..self.requests.places() as u32 {
             let Some(request) = self.requests.get_mut(index) else { continue };
             let is_in_scheduler = request.pieces == request.pieces_waiting;
-            if request.front_end != OF_CACHE || request.is_abandoned || !is_in_scheduler {
+            let Asker::Cache(first) = request.asker else { continue };
+            if request.is_abandoned || !is_in_scheduler {
                 continue;
             }
             let Some(cache) = self.volumes[request.volume].cache.as_deref_mut() else { continue };
-            let Some(whose) = cache.give_up_operations(request.token as u32, request.length) else { continue };
+            let Some(whose) = cache.give_up_operations(first, request.length) else { continue };
             cache.dropped.insert(index, whose);
             request.is_abandoned = true;
             request.cut_no_more();

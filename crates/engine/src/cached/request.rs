@@ -1,7 +1,8 @@
 //! A request on its way through a cache, block by block, and how many places each session has.
 
-use super::super::front_end::{Payload, Submission};
 use super::super::request::Request;
+use super::super::submission::{Payload, Submission};
+use crate::path::asker::Asker;
 use plimsoll_cache::store::BLOCK_BYTES;
 use plimsoll_core::{AccountId, Class, Operation, Time};
 use rustix::io::Errno;
@@ -107,7 +108,8 @@ impl CachedRequest {
     pub fn uncached(self, volume: u32) -> Request {
         let CachedRequest { token, operation, offset, length, is_forced, class, payload, .. } = self;
         let submission = Submission { token, operation, offset, length, is_forced, class, payload };
-        let mut request = Request::new(self.front_end, volume, self.session, submission, self.arrived);
+        let mut request =
+            Request::new(Asker::FrontEnd(self.front_end, token), volume, self.session, submission, self.arrived);
         request.is_abandoned = self.is_abandoned;
         request
     }

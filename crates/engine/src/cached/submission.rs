@@ -1,8 +1,7 @@
 //! From requests to blocks of the cache, and from its answers back.
 
+use super::super::block_tags::{BlockTags, session_of};
 use super::super::core::Core;
-
-use super::super::upper_levels::{BlockTags, session_of};
 use super::pools::BoundedPools;
 use super::request::{CachedRequest, Part, flush_token_of, index_of, token_of};
 use super::waiting::{Got, session_of_line};

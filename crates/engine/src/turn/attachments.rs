@@ -2,11 +2,10 @@
 
 use super::{Attached, Engine};
 use crate::buffer::Arena;
-use crate::core::VolumeSeat;
+use crate::config::{AttachmentId, SessionConfig};
 use crate::error::EngineError;
 use crate::front_end::FrontEnd;
-use crate::handle::{AttachmentId, SessionConfig};
-use crate::port::Seat;
+use crate::seat::{Seat, VolumeSeat};
 use plimsoll_core::Span;
 use std::sync::mpsc::Sender;
 

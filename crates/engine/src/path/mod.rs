@@ -1,0 +1,3 @@
+//! The way of a request through the engine.
+
+pub(crate) mod asker;

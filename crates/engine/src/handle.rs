@@ -132,7 +132,7 @@ impl EngineHandle {
     /// # Errors
     /// Its name or a part of its place is taken, it ends beyond the device, or its pool is not open.
     pub fn add_volume(&self, volume: Volume) -> Result<(), EngineError> {
-        self.call(move |engine| engine.core.add_volume(volume))?
+        self.call(move |engine| engine.conductor.add_volume(volume))?
     }
 
     /// Makes a volume durable and closes it.
@@ -141,7 +141,7 @@ impl EngineHandle {
     /// A front end is attached to it (see [`stop_volume`](Self::stop_volume)), or it could not be made durable.
     pub fn remove_volume(&self, name: &str) -> Result<(), EngineError> {
         let name = name.to_owned();
-        self.call(move |engine| engine.core.remove_volume(&name))?
+        self.call(move |engine| engine.conductor.remove_volume(&name))?
     }
 
     /// Has a volume that no front end uses yet read ahead for each session of it; `None`: no more. Where the volume is
@@ -151,7 +151,7 @@ impl EngineHandle {
     /// There is no such volume, or a front end is attached to it.
     pub fn set_read_ahead(&self, volume: &str, read_ahead: Option<ReadAhead>) -> Result<(), EngineError> {
         let volume = volume.to_owned();
-        self.call(move |engine| engine.core.set_read_ahead(&volume, read_ahead))?
+        self.call(move |engine| engine.conductor.set_read_ahead(&volume, read_ahead))?
     }
 
     /// Asks all front ends that are attached to a volume to finish, and cuts them off after `grace`. Does not wait for
@@ -217,7 +217,7 @@ impl EngineHandle {
     /// Its parent is not open, its name is taken, or its reserve does not fit: the error says by how much.
     pub fn open_pool(&self, path: &str, allocation: Allocation) -> Result<(), EngineError> {
         let path = path.to_owned();
-        self.call(move |engine| engine.core.open_pool(&path, allocation))?
+        self.call(move |engine| engine.conductor.open_pool(&path, allocation))?
     }
 
     /// Changes what a pool or session was promised, from the next request on.
@@ -226,7 +226,7 @@ impl EngineHandle {
     /// There is none at `path`, or the reserve does not fit: the error says by how much.
     pub fn change_account(&self, path: &str, allocation: Allocation) -> Result<(), EngineError> {
         let path = path.to_owned();
-        self.call(move |engine| engine.core.change_account(&path, allocation))?
+        self.call(move |engine| engine.conductor.change_account(&path, allocation))?
     }
 
     /// Closes a pool.
@@ -235,7 +235,7 @@ impl EngineHandle {
     /// It has members or a volume belongs to it.
     pub fn close_pool(&self, path: &str) -> Result<(), EngineError> {
         let path = path.to_owned();
-        self.call(move |engine| engine.core.close_pool(&path))?
+        self.call(move |engine| engine.conductor.close_pool(&path))?
     }
 
     /// The account at `path`, if one is open.
@@ -244,7 +244,7 @@ impl EngineHandle {
     /// The engine has stopped.
     pub fn account(&self, path: &str) -> Result<Option<Account>, EngineError> {
         let path = path.to_owned();
-        self.call(move |engine| engine.core.tree.find(&path).cloned())
+        self.call(move |engine| engine.conductor.ground.tree.find(&path).cloned())
     }
 
     /// The path of an account; its number in words if it is not open.
@@ -252,7 +252,7 @@ impl EngineHandle {
     /// # Errors
     /// The engine has stopped.
     pub fn account_path(&self, account: AccountId) -> Result<String, EngineError> {
-        self.call(move |engine| engine.core.tree.path(account))
+        self.call(move |engine| engine.conductor.ground.tree.path(account))
     }
 
     /// Opens a session for a tenant that is known by [`BlockTags`] or [`UpperLevels`] and not by a front end of its
@@ -262,7 +262,7 @@ impl EngineHandle {
     /// There is no such pool, or admission refuses the session.
     pub fn open_session(&self, pool: &str, session: SessionConfig) -> Result<AccountId, EngineError> {
         let pool = pool.to_owned();
-        self.call(move |engine| engine.core.open_session(&pool, &session))?
+        self.call(move |engine| engine.conductor.open_session(&pool, &session))?
     }
 
     /// Changes what a session that [`open_session`](Self::open_session) opened was promised, from now on.
@@ -270,7 +270,7 @@ impl EngineHandle {
     /// # Errors
     /// It is not open, or the reserve does not fit: the error says by how much.
     pub fn change_session(&self, session: AccountId, allocation: Allocation) -> Result<(), EngineError> {
-        self.call(move |engine| engine.core.change_session(session, allocation))?
+        self.call(move |engine| engine.conductor.change_session(session, allocation))?
     }
 
     /// Closes a session that [`open_session`](Self::open_session) opened. Tags that still name it name no session then.
@@ -278,7 +278,7 @@ impl EngineHandle {
     /// # Errors
     /// Requests that it caused are under way ([`EngineError::SessionBusy`]): try again.
     pub fn close_session(&self, session: AccountId) -> Result<(), EngineError> {
-        self.call(move |engine| engine.core.close_session(session))?
+        self.call(move |engine| engine.conductor.close_session(session))?
     }
 
     /// Has `tags` asked about each block of a volume that is read or written from now on; `None`: nothing is asked.
@@ -287,7 +287,7 @@ impl EngineHandle {
     /// There is no such volume.
     pub fn set_tags(&self, volume: &str, tags: Option<Box<dyn BlockTags>>) -> Result<(), EngineError> {
         let volume = volume.to_owned();
-        self.call(move |engine| engine.core.set_tags(&volume, tags))?
+        self.call(move |engine| engine.conductor.set_tags(&volume, tags))?
     }
 
     /// Puts `levels` above the device's scheduler, and gives those that were there before.
@@ -298,7 +298,7 @@ impl EngineHandle {
         &self,
         levels: Option<Box<dyn UpperLevels>>,
     ) -> Result<Option<Box<dyn UpperLevels>>, EngineError> {
-        self.call(move |engine| engine.core.set_upper_levels(levels))
+        self.call(move |engine| engine.conductor.set_upper_levels(levels))
     }
 
     /// Puts another scheduler in charge; requests that wait move over.
@@ -307,7 +307,7 @@ impl EngineHandle {
     /// There is none of that name.
     pub fn switch_scheduler(&self, name: &str) -> Result<(), EngineError> {
         let name = name.to_owned();
-        self.call(move |engine| engine.core.switch_scheduler(&name))?
+        self.call(move |engine| engine.conductor.switch_scheduler(&name))?
     }
 
     /// What the engine says about itself.
@@ -315,7 +315,7 @@ impl EngineHandle {
     /// # Errors
     /// The engine has stopped.
     pub fn status(&self) -> Result<EngineStatus, EngineError> {
-        self.call(|engine| engine.core.status())
+        self.call(|engine| engine.conductor.status())
     }
 
     /// Stops the engine. No front end is heard any more; what is under way is finished and answered, at most for

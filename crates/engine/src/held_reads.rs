@@ -4,7 +4,7 @@
 //! with as many threads, held at its limit, would keep them all. No other request of that file system would come
 //! through, not even the journal's. So held reads have to wait at their gates, where they keep no place. After each
 //! turn the levels above hear which accounts have reads that wait ([`HeldReads`]), and let no more than a few in. A
-//! read that passes by the gates goes to the device early ([`super::early_reads`]).
+//! read that passes by the gates goes to the device early ([`early_reads`](super::early_reads)).
 //!
 //! Counting is O(1) a request.
 

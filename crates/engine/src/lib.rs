@@ -20,14 +20,10 @@
 //! | `port`, `seat` | what a front end can do; what the engine knows of it and of volumes |
 //! | `buffer`, `buffer_memory` | a front end's buffers; the memory of all |
 //! | `turn` | the thread's loop; front ends come and go |
-//! | `core` | the way of a request: scheduler, backends, device model |
-//! | `request` | requests and the pieces that they are cut into |
+//! | `path` | the way of a request: stages with state of their own, and the conductor |
 //! | `doubts` | which sessions have heard that a device could not flush |
-//! | `orphans` | requests that no front end waits for any more |
-//! | `administration` | pools, volumes, switching the scheduler |
 //! | [`upper_levels`], `block_tags` | the contracts with what sees system calls and the page cache, and the causes of a block |
 //! | `cached` | a cache before a volume: what it asks of the volume and of its own device |
-//! | `read_ahead_requests` | what sequential streams want next, read before they ask |
 //! | `observed` | the requests of a disk that is not ours: seen, not ordered |
 //! | `meter`, [`status`] | what each account got |
 //! | `emulation` | a device model in real time |
@@ -49,22 +45,19 @@
 //! | [`measure`] | how fast a device is |
 //! | [`loop_control`] | the loop driver |
 
-mod administration;
 mod alarm;
 pub mod backend;
 mod basket;
 mod block_tags;
 mod buffer;
 mod buffer_memory;
+mod by_volume;
 pub mod cache;
 mod cached;
-mod claims;
 mod clock;
 mod config;
 pub mod content;
-mod core;
 mod doubts;
-pub mod early_reads;
 mod emulation;
 mod error;
 pub mod front_end;
@@ -76,13 +69,10 @@ mod meter;
 pub mod notes;
 mod observed;
 mod occupied;
-mod orphans;
 mod path;
 mod port;
 pub mod read_ahead;
-mod read_ahead_requests;
 mod recorder;
-mod request;
 mod ring;
 mod scratch;
 mod seat;
@@ -103,6 +93,7 @@ pub use error::EngineError;
 pub use front_end::FrontEnd;
 pub use handle::{EngineHandle, spawn};
 pub use held_reads::{AccountReads, HeldReads};
+pub use path::early_reads;
 pub use port::Port;
 pub use recorder::{RECORDER_EVENTS_DEFAULT, Recording};
 pub use status::{

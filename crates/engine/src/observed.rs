@@ -15,7 +15,7 @@
 //!
 //! **A read that passes by the gates** (a container, a static program, a mapping) goes on, whatever the scheduler
 //! keeps. So that such reads do not fill the book for all, each session has a bound. A session that owes
-//! [`READS_OWED_MAX`] reads is not charged for more until it has paid some, as on a volume ([`super::early_reads`]).
+//! [`READS_OWED_MAX`] reads is not charged for more until it has paid some, as on a volume ([`early_reads`](super::early_reads)).
 //! Writes are always charged: a scheduler has to hear of each page that it knows to be dirty.
 
 use super::held_reads::HeldReads;

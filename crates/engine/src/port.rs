@@ -1,24 +1,24 @@
 //! What a front end can do on its engine.
 
 use super::buffer::{Buffer, Lack};
-use super::core::Core;
 use super::ring::Owner;
 use super::seat::Seat;
 use super::submission::{Finished, Payload, Submission};
 use crate::backend::VolumeInfo;
+use crate::path::conductor::Conductor;
 use io_uring::squeue;
 use plimsoll_core::Time;
 
 /// A front end's access to its engine, for the length of one call.
 pub struct Port<'call> {
-    pub(super) core: &'call mut Core,
+    pub(super) conductor: &'call mut Conductor,
     pub(super) seat: &'call mut Seat,
 }
 
 impl Port<'_> {
     /// The time at which this turn began.
     pub fn now(&self) -> Time {
-        self.core.now
+        self.conductor.ground.now
     }
 
     /// The volume that the front end serves.
@@ -34,7 +34,8 @@ impl Port<'_> {
             Ok(buffer) => Some(buffer),
             Err(Lack::Slots) => None,
             Err(Lack::Memory) => {
-                self.core.wait_for_memory(self.seat);
+                let now = self.now();
+                self.conductor.memory.wait(now, self.seat);
                 None
             }
         }
@@ -60,7 +61,7 @@ impl Port<'_> {
         if !is_inside {
             return Some(Payload::None);
         }
-        match self.core.volume_bytes(self.seat.volume, offset, length) {
+        match self.conductor.volume_bytes(self.seat.volume, offset, length) {
             Some(bytes) => Some(Payload::Volume(bytes)),
             None => self.take_buffer(length).map(|buffer| Payload::Buffer { buffer, at: 0 }),
         }
@@ -84,7 +85,7 @@ impl Port<'_> {
     /// that is read-only, a payload that does not fit) is answered with an error.
     pub fn submit(&mut self, submission: Submission) {
         self.seat.requests += 1;
-        self.core.submit(self.seat, submission);
+        self.conductor.submit(self.seat, submission);
     }
 
     /// Claims `length` bytes from `offset`, whole blocks of the volume, for requests that the front end calls `token`: it reads them, changes a part
@@ -92,12 +93,12 @@ impl Port<'_> {
     /// them is over; then others' changes wait until [`give_back_claim`](Self::give_back_claim). O(requests under way).
     pub fn claim(&mut self, token: u64, offset: u64, length: u64) {
         self.seat.requests += 1;
-        self.core.claim(self.seat, token, offset, length);
+        self.conductor.claim(self.seat, token, offset, length);
     }
 
     /// Gives back what was claimed for `token`.
     pub fn give_back_claim(&mut self, token: u64) {
-        self.core.give_back_claim(self.seat, token);
+        self.conductor.give_back_claim(self.seat, token);
     }
 
     /// Puts an operation of the front end's own on the ring, which answers with
@@ -111,20 +112,20 @@ impl Port<'_> {
     pub unsafe fn push(&mut self, entry: squeue::Entry, tag: u32) {
         self.seat.operations += 1;
         // SAFETY: the caller's promise.
-        unsafe { self.core.ring.push(entry, Owner::FrontEnd(self.seat.index, tag)) }
+        unsafe { self.conductor.ring.push(entry, Owner::FrontEnd(self.seat.index, tag)) }
     }
 
     /// Asks the kernel to give up the operation called `tag`; it completes all the same, as `ECANCELED` or as it would.
     pub fn cancel(&mut self, tag: u32) {
-        self.core.ring.cancel(Owner::FrontEnd(self.seat.index, tag));
+        self.conductor.ring.cancel(Owner::FrontEnd(self.seat.index, tag));
     }
 
     /// Says that the front end's requests are abandoned: those that have not reached a backend need not.
     /// They complete all the same, as `ECANCELED`; what is asked for the bytes of those that have comes after them.
     pub fn abandon_requests(&mut self) {
         let own = self.seat.index;
-        self.core.abandon(|front_end, _| front_end == own);
-        self.core.give_up_fetches_for(own);
+        self.conductor.abandon(|front_end, _| front_end == own);
+        self.conductor.abandon_fetches(own);
     }
 
     /// The same of the requests that the front end calls by these names. O(requests and pieces under way of all front
@@ -132,14 +133,14 @@ impl Port<'_> {
     pub fn abandon_called(&mut self, tokens: &[u64]) {
         let own = self.seat.index;
         if !tokens.is_empty() {
-            self.core.abandon(|front_end, token| front_end == own && tokens.contains(&token));
+            self.conductor.abandon(|front_end, token| front_end == own && tokens.contains(&token));
         }
     }
 
     /// The same of all requests of the front ends with these [numbers](Self::number), which may go on.
     pub fn abandon_requests_of(&mut self, numbers: &[u32]) {
         if !numbers.is_empty() {
-            self.core.abandon(|front_end, _| numbers.contains(&front_end));
+            self.conductor.abandon(|front_end, _| numbers.contains(&front_end));
         }
     }
 
@@ -152,6 +153,6 @@ impl Port<'_> {
     /// [`FrontEnd::request_completed`](super::FrontEnd::request_completed) then hears of `token`.
     pub fn wait_for_abandoned(&mut self, token: u64) {
         self.seat.requests += 1;
-        self.core.wait_for_abandoned(self.seat.volume, self.seat.index, token);
+        self.conductor.wait_for_abandoned(self.seat, token);
     }
 }

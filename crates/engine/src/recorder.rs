@@ -26,17 +26,10 @@ impl EngineHandle {
     /// Another recording of the device is under way, or the engine has stopped.
     pub fn record(&self, events_max: usize) -> Result<Recording, EngineError> {
         // The queue is made here, not on the engine's thread.
-        let (mut tap, source) = connect(events_max, 0);
+        let (tap, source) = connect(events_max, 0);
         let (number, volumes, started) = self.call(move |engine| {
-            let core = &mut engine.core;
-            if core.tap.is_some() {
-                return Err(EngineError::Recorded { device: core.tree.device().name.clone() });
-            }
-            core.recordings += 1;
-            tap.number = core.recordings;
-            core.tap = Some(tap);
-            let volumes = core.volumes.iter().map(|(number, seat)| (number, seat.volume.info().name.clone())).collect();
-            Ok((core.recordings, volumes, core.now))
+            let (number, volumes) = engine.conductor.begin_recording(tap)?;
+            Ok::<_, EngineError>((number, volumes, engine.conductor.ground.now))
         })??;
         Ok(Recording { engine: self.clone(), number, source, volumes, started })
     }
@@ -73,7 +66,7 @@ impl Recording {
     pub fn stop(&mut self) {
         let number = self.number;
         // An engine that has stopped has ended the recording itself.
-        let _ = self.engine.call(move |engine| drop(engine.core.tap.take_if(|tap| tap.number == number)));
+        let _ = self.engine.call(move |engine| engine.conductor.end_recording(number));
     }
 }
 

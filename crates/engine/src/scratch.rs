@@ -7,7 +7,7 @@
 //! with a buffer needs nothing else that a piece in the line has, so the line moves.
 
 use super::buffer::{Arena, Buffer, BufferClass};
-use super::request::TRANSFER_PIECE_BYTES_MAX;
+use crate::path::request::TRANSFER_PIECE_BYTES_MAX;
 use std::collections::VecDeque;
 use std::io;
 

@@ -3,10 +3,8 @@
 use super::block_tags::BlockTags;
 use super::buffer::Arena;
 use super::buffer_memory::{BufferMemory, ConnectionMemory};
-use super::cached::VolumeCache;
 use super::doubts::Doubts;
 use crate::backend::{Volume, VolumeInfo};
-use crate::read_ahead_requests::VolumeReadAhead;
 use plimsoll_core::{AccountId, CauseSet};
 
 /// Where a front end sits: what the engine knows of it.
@@ -44,10 +42,6 @@ pub(super) struct VolumeSeat {
     pub(super) unflushed: CauseSet,
     /// The accounts that have heard that its device could not flush; a cache before it has its own.
     pub(super) doubts: Doubts,
-    /// What stands before it.
-    pub(super) cache: Option<Box<VolumeCache>>,
-    /// What is read ahead in it.
-    pub(super) read_ahead: Option<Box<VolumeReadAhead>>,
     /// What the buffers of its connections are taken from.
     pub(super) buffers: BufferMemory,
 }

@@ -2,28 +2,15 @@
 
 mod attachments;
 
-use super::administration::build_scheduler;
-use super::alarm::Alarm;
-use super::claims::Claims;
-use super::clock::Clock;
 use super::config::{EngineConfig, GRACE_DEFAULT};
-use super::core::{Core, TURN_BYTES_MAX};
-use super::early_reads::EarlyReads;
-use super::emulation::Emulation;
 use super::error::EngineError;
-use super::front_end::FrontEnd;
-use super::held_reads::HeldReads;
-use super::meter::Meters;
-use super::observed::ObservedRequests;
-use super::orphans::Orphans;
+use super::front_end::{FrontEnd, LOOK_EVERY};
 use super::port::Port;
-use super::ring::{Completed, Owner, Ring};
+use super::ring::{Completed, Owner};
 use super::seat::Seat;
 use super::slab::Slab;
-use super::work::Work;
-use crate::front_end::LOOK_EVERY;
-use crate::read_ahead_requests::Wishes;
-use plimsoll_core::{AccountTree, Time};
+use crate::path::conductor::{Conductor, REQUESTS_EXPECTED};
+use plimsoll_core::Time;
 use plimsoll_linux::mailbox::Receiver;
 use rustix::io::Errno;
 use std::num::NonZeroU64;
@@ -36,8 +23,6 @@ pub(super) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
 
 /// How late the kernel may make a timer so that it can join others; 1 ns, the least, because emulated devices are exact.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
-/// Requests and pieces that fit before the tables grow.
-const REQUESTS_EXPECTED: usize = 1024;
 /// Requests that are handed out in a turn before others are heard. A client that verifies a volume in memory asks for
 /// the next 64 KiB as soon as it has some: 64 times that is compared in about a millisecond.
 const HANDED_OUT_MAX: usize = 64;
@@ -55,7 +40,7 @@ struct Attached {
 
 /// A device with all that belongs to it. See the [module's text](super).
 pub(super) struct Engine {
-    pub(super) core: Core,
+    pub(super) conductor: Conductor,
     front_ends: Slab<Attached>,
     /// Front ends that heard something in this turn.
     touched: Vec<u32>,
@@ -76,60 +61,22 @@ pub(super) struct Engine {
 impl Engine {
     /// Makes an engine for this thread.
     pub(super) fn new(config: EngineConfig, commands: Receiver<Command>) -> Result<Engine, EngineError> {
-        let EngineConfig { profile, scheduler, model, lateness_bound, processor, executor, buffers } = config;
         let system = |action| move |errno: rustix::io::Errno| EngineError::System { action, source: errno.into() };
-        if let Some(processor) = processor {
+        if let Some(processor) = config.processor {
             let mut processors = rustix::thread::CpuSet::new();
             processors.set(processor);
             rustix::thread::sched_setaffinity(None, &processors).map_err(system("bind to the processor"))?;
         }
         rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS)).map_err(system("set the timer slack"))?;
-        let clock = Clock::start();
-        let now = clock.now();
-        let tree = AccountTree::new(profile);
-        let core = Core {
-            ring: Ring::new().map_err(|source| EngineError::Ring { source })?,
-            clock,
-            now,
-            scheduler: build_scheduler(&scheduler, &tree, now)?,
-            upper_levels: None,
-            upper_levels_at: None,
-            upper_levels_ready: false,
-            observed: ObservedRequests::default(),
-            reads: HeldReads::default(),
-            early: EarlyReads::default(),
-            scheduler_number: 0,
-            sessions: 0,
-            ask_again: None,
-            emulation: model.map(|model| Emulation::new(model, lateness_bound)),
-            tree,
-            meters: Meters::new(now),
-            alarm: Alarm::new(now),
-            volumes: Slab::with_capacity(0),
-            requests: Slab::with_capacity(REQUESTS_EXPECTED),
-            pieces: Slab::with_capacity(REQUESTS_EXPECTED),
-            pieces_so_far: 0,
-            tap: None,
-            recordings: 0,
-            finished: Vec::with_capacity(REQUESTS_EXPECTED),
-            caches_with_work: Vec::new(),
-            emulated_caches: Vec::new(),
-            bytes_left: TURN_BYTES_MAX,
-            buffers,
-            wait_for_memory: Vec::new(),
-            memory_try_again: None,
-            orphans: Orphans::default(),
-            claims: Claims::default(),
-            work: Work::new(executor)?,
-            wishes: Wishes::default(),
-        };
+        let conductor = Conductor::new(config)?;
+        let next_look = conductor.ground.now + LOOK_EVERY;
         Ok(Engine {
-            core,
+            conductor,
             front_ends: Slab::with_capacity(0),
             touched: Vec::new(),
             leaving: Vec::new(),
             next_cut: None,
-            next_look: now + LOOK_EVERY,
+            next_look,
             completed: Vec::with_capacity(REQUESTS_EXPECTED),
             commands,
             goes_on: false,
@@ -145,23 +92,23 @@ impl Engine {
     /// it ended, where that was its ring; a panic goes on.
     pub(super) fn run(mut self) -> Option<String> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run_to_the_end()));
-        let Engine { core, front_ends, ended, .. } = self;
+        let Engine { conductor, front_ends, ended, .. } = self;
         let mut result = match outcome {
             Ok(result) => result,
             Err(panic) => {
                 // Before anything else that may panic.
-                std::mem::forget((core, front_ends));
+                std::mem::forget((conductor, front_ends));
                 tracing::error!("the engine's thread has panicked");
                 resume_unwind(panic);
             }
         };
         let why = match &result {
             Err(error @ EngineError::Ring { .. }) => {
-                std::mem::forget((core, front_ends));
+                std::mem::forget((conductor, front_ends));
                 Some(error.to_string())
             }
             _ => {
-                drop(core);
+                drop(conductor);
                 None
             }
         };
@@ -173,23 +120,23 @@ impl Engine {
 
     /// Turn after turn; then makes its volumes durable.
     fn run_to_the_end(&mut self) -> Result<(), EngineError> {
-        self.core.ring.watch(self.commands.as_fd().as_raw_fd(), Owner::Wake);
+        self.conductor.ring.watch(self.commands.as_fd().as_raw_fd(), Owner::Wake);
         let mut result = loop {
             self.turn();
             if self.is_ending && self.front_ends.len() == 0 && self.caches_are_closed() {
                 break Ok(());
             }
-            let timeout = self.wake_at().map(|time| time.since(self.core.clock.now()));
-            if let Err(source) = self.core.ring.submit_and_wait(timeout) {
+            let timeout = self.wake_at().map(|time| time.since(self.conductor.clock.now()));
+            if let Err(source) = self.conductor.ring.submit_and_wait(timeout) {
                 break Err(EngineError::Ring { source });
             }
         };
         if let Err(error) = &result {
             tracing::error!(%error, "the engine's ring has failed");
         }
-        let volumes: Vec<u32> = self.core.volumes.iter().map(|(index, _)| index).collect();
+        let volumes: Vec<u32> = self.conductor.volumes.iter().map(|(index, _)| index).collect();
         for volume in volumes {
-            if let Err(error) = self.core.sync_volume(volume) {
+            if let Err(error) = self.conductor.sync_volume(volume) {
                 tracing::error!(%error, "at the end");
                 // The first failure stays: a ring's decides what may be freed.
                 result = result.and(Err(error));
@@ -200,8 +147,8 @@ impl Engine {
 
     /// Whether every cache is closed; if not, those that were not asked to are now.
     fn caches_are_closed(&mut self) -> bool {
-        while !self.core.caches_are_closed() {
-            if !self.core.has_cache_work() {
+        while !self.conductor.caches_are_closed() {
+            if !self.conductor.caches.have_work() {
                 return false;
             }
             self.turn();
@@ -210,13 +157,13 @@ impl Engine {
     }
 
     fn turn(&mut self) {
-        self.core.now = self.core.clock.now();
-        self.core.bytes_left = TURN_BYTES_MAX;
+        let now = self.conductor.clock.now();
+        self.conductor.ground.begin_turn(now);
         let mut completed = std::mem::take(&mut self.completed);
-        self.core.ring.drain(&mut completed);
+        self.conductor.ring.drain(&mut completed);
         for completed in completed.drain(..) {
             match completed.owner {
-                Owner::Piece(index) => self.core.step_completed(index, completed.result),
+                Owner::Piece(index) => self.conductor.step_completed(index, completed.result),
                 Owner::FrontEnd(index, tag) => self.with(index, |front_end, port| {
                     if !completed.has_more {
                         port.seat.operations -= 1;
@@ -225,26 +172,25 @@ impl Engine {
                 }),
                 Owner::Wake => self.woken(completed.has_more),
                 Owner::UpperLevels if completed.result == Err(Errno::CANCELED) => {}
-                Owner::UpperLevels => self.core.upper_levels_are_ready(completed.has_more),
+                Owner::UpperLevels => self.conductor.upper_levels_are_ready(completed.has_more),
                 Owner::Cache(volume, operation) => {
-                    self.core.cache_operation_completed(volume, operation, completed.result);
+                    self.conductor.cache_operation_completed(volume, operation, completed.result);
                 }
-                Owner::Work => self.core.hear_of_work(completed.has_more),
+                Owner::Work => self.conductor.hear_of_work(completed.has_more),
                 Owner::Nobody => {}
             }
         }
         self.completed = completed;
-        self.core.complete_emulated();
-        self.core.complete_emulated_caches();
-        self.core.hear_upper_levels();
-        self.core.look_once_a_second();
-        self.core.try_work_again();
+        self.conductor.complete_emulated();
+        self.conductor.hear_upper_levels();
+        self.conductor.look_once_a_second();
+        self.conductor.try_work_again();
         self.cut_overdue();
         self.look();
         self.try_for_memory_again();
         self.go_round();
-        self.core.tell_of_reads();
-        self.leaving.append(&mut self.core.wishes.through);
+        self.conductor.tell_of_reads();
+        self.leaving.append(&mut self.conductor.ahead.through);
         self.dismiss_finished();
     }
 
@@ -254,17 +200,17 @@ impl Engine {
         self.goes_on = false;
         let mut handed_out = 0;
         loop {
-            self.core.drive_caches();
-            self.core.pump();
-            while self.core.read_ahead() {
-                self.core.pump();
+            self.conductor.drive_caches();
+            self.conductor.pump();
+            while self.conductor.read_ahead() {
+                self.conductor.pump();
             }
             if handed_out >= HANDED_OUT_MAX {
-                self.goes_on = !self.core.finished.is_empty() || self.core.has_cache_work();
+                self.goes_on = !self.conductor.ground.answers.is_empty() || self.conductor.caches.have_work();
                 return;
             }
             let count = self.hand_out();
-            if count == 0 && !self.end_turn() && !self.core.has_cache_work() {
+            if count == 0 && !self.end_turn() && !self.conductor.caches.have_work() {
                 return;
             }
             // A round that only a cache has got something of is one, too.
@@ -284,12 +230,12 @@ impl Engine {
         if !std::mem::replace(&mut seat.is_touched, true) {
             self.touched.push(index);
         }
-        call(&mut **front_end, &mut Port { core: &mut self.core, seat });
+        call(&mut **front_end, &mut Port { conductor: &mut self.conductor, seat });
     }
 
     /// Hands out the requests that are done; says how many there were.
     fn hand_out(&mut self) -> usize {
-        let mut finished = std::mem::take(&mut self.core.finished);
+        let mut finished = std::mem::take(&mut self.conductor.ground.answers);
         let count = finished.len();
         for (index, finished) in finished.drain(..) {
             self.with(index, |front_end, port| {
@@ -298,33 +244,33 @@ impl Engine {
             });
         }
         // Requests that were refused meanwhile have come into a new list.
-        finished.append(&mut self.core.finished);
-        self.core.finished = finished;
+        finished.append(&mut self.conductor.ground.answers);
+        self.conductor.ground.answers = finished;
         count
     }
 
     /// Tells all front ends that heard something that the turn is over; says whether new work came of it.
     fn end_turn(&mut self) -> bool {
-        let pieces_before = self.core.pieces_so_far;
+        let pieces_before = self.conductor.table.pieces_so_far;
         let mut touched = std::mem::take(&mut self.touched);
         for index in touched.drain(..) {
             let Some(Attached { seat, front_end, .. }) = self.front_ends.get_mut(index) else { continue };
             seat.is_touched = false;
-            front_end.turn_ended(&mut Port { core: &mut self.core, seat });
+            front_end.turn_ended(&mut Port { conductor: &mut self.conductor, seat });
             if front_end.is_finished() {
                 self.leaving.push(index);
             }
         }
         self.touched = touched;
-        self.core.pieces_so_far != pieces_before || !self.core.finished.is_empty()
+        self.conductor.table.pieces_so_far != pieces_before || !self.conductor.ground.answers.is_empty()
     }
 
     /// Looks whether front ends' other ends are still there, once in a while, and cuts off those without one.
     fn look(&mut self) {
-        if self.core.now < self.next_look {
+        if self.conductor.ground.now < self.next_look {
             return;
         }
-        self.next_look = self.core.now + LOOK_EVERY;
+        self.next_look = self.conductor.ground.now + LOOK_EVERY;
         for index in 0..self.front_ends.places() as u32 {
             let attached = self.front_ends.get_mut(index);
             if attached.is_some_and(|Attached { front_end, .. }| !front_end.is_finished() && front_end.has_vanished()) {
@@ -335,7 +281,7 @@ impl Engine {
 
     /// Lets front ends try again that found no memory for a buffer.
     fn try_for_memory_again(&mut self) {
-        if self.core.memory_try_again.take_if(|at| *at <= self.core.now).is_none() {
+        if !self.conductor.memory.is_time(self.conductor.ground.now) {
             return;
         }
         // What others have and do not use.
@@ -344,7 +290,7 @@ impl Engine {
             let Some(Attached { seat, .. }) = self.front_ends.get_mut(index).filter(|_| left > 0) else { continue };
             left -= seat.arena.trim(left);
         }
-        for index in std::mem::take(&mut self.core.wait_for_memory) {
+        for index in self.conductor.memory.take_waiting() {
             self.with(index, |_, port| port.seat.waits_for_memory = false);
         }
     }
@@ -353,7 +299,7 @@ impl Engine {
     fn woken(&mut self, is_still_watched: bool) {
         let (commands, is_over) = self.commands.take();
         if !is_still_watched {
-            self.core.ring.watch(self.commands.as_fd().as_raw_fd(), Owner::Wake);
+            self.conductor.ring.watch(self.commands.as_fd().as_raw_fd(), Owner::Wake);
         }
         commands.into_iter().for_each(|command| command(self));
         if is_over && !self.is_ending {
@@ -363,8 +309,8 @@ impl Engine {
 
     /// When the engine must wake up even if nothing happens.
     fn wake_at(&self) -> Option<Time> {
-        let at_once = self.goes_on.then_some(self.core.now);
+        let at_once = self.goes_on.then_some(self.conductor.ground.now);
         let look = (self.front_ends.len() > 0).then_some(self.next_look);
-        [at_once, self.core.wake_at(), self.next_cut, look].into_iter().flatten().min()
+        [at_once, self.conductor.wake_at(), self.next_cut, look].into_iter().flatten().min()
     }
 }

@@ -31,15 +31,11 @@
 mod tests;
 
 use super::basket::{Basket, Note};
-use super::buffer::Buffer;
-use super::core::Core;
 use super::error::EngineError;
-use super::ring::Owner;
+use super::ring::{Owner, Ring};
 use super::scratch::Scratch;
-use crate::backend::{
-    Backend, CompressedMemory, Compressing, Damaged, FileStep, NotCompressed, PAGE_BYTES, SECTOR_BYTES, SectorCipher,
-};
-use plimsoll_core::{Operation, Span, Time};
+use crate::backend::{CompressedMemory, Compressing, Damaged, NotCompressed, PAGE_BYTES, SECTOR_BYTES, SectorCipher};
+use plimsoll_core::{Span, Time};
 use plimsoll_executor::{Arrival, Executor, Kind, checkpoint, give_way};
 use plimsoll_linux::WakeEvent;
 use rustix::io::Errno;
@@ -86,7 +82,7 @@ impl Drop for Answer {
 }
 
 /// The bytes of a piece, of which those before are done.
-struct Bytes(*mut u8);
+pub(super) struct Bytes(pub(super) *mut u8);
 
 // SAFETY: they lie in the payload of a request, which keeps it for this piece alone until the engine has heard its answer, or in the
 // piece's own scratch buffer, which it keeps as long.
@@ -126,7 +122,7 @@ enum Service {
 }
 
 /// What is done with a page.
-enum PageStep {
+pub(super) enum PageStep {
     Unpack(Arc<CompressedMemory>),
     Pack(Arc<CompressedMemory>),
     /// Kept as it is, and packed afterwards.
@@ -137,7 +133,7 @@ enum PageStep {
 }
 
 /// A step of a piece that is done page by page.
-struct PieceWork {
+pub(super) struct PieceWork {
     step: PageStep,
     /// The request's own; a write-zeroes has none.
     bytes: Option<Bytes>,
@@ -268,6 +264,50 @@ impl Work {
         Answer { note: Some(note), told: self.told.clone() }
     }
 
+    /// Has the ring watch for what service threads say, before the first work.
+    pub(super) fn watch(&mut self, ring: &mut Ring) {
+        if !std::mem::replace(&mut self.is_watched, true) {
+            ring.watch(self.told.wake.as_fd().as_raw_fd(), Owner::Work);
+        }
+    }
+
+    /// A step of a piece, with the bytes of its request that it is done with: the first one in the volume, and how many.
+    pub(super) fn piece(
+        &mut self,
+        piece: u32,
+        kind: Kind,
+        step: PageStep,
+        bytes: Option<Bytes>,
+        (offset, bytes_left): (u64, usize),
+    ) -> PieceWork {
+        PieceWork { step, bytes, offset, bytes_left, gives_way: kind == Kind::Maintenance, answer: self.answer(piece) }
+    }
+
+    /// Takes what service threads have told: the caller hears it and [gives the list back](Self::heard_all).
+    #[expect(clippy::vec_box, reason = "notes are handed on and used again where they are")]
+    pub(super) fn take_heard(&mut self, ring: &mut Ring, is_still_watched: bool) -> Vec<Box<Note<Outcome>>> {
+        let _ = rustix::io::read(&self.told.wake, &mut [0u8; 8]);
+        if !is_still_watched {
+            ring.watch(self.told.wake.as_fd().as_raw_fd(), Owner::Work);
+        }
+        // After that: a thread that tells something from now on finds nothing there, and says so again.
+        let mut heard = std::mem::take(&mut self.heard);
+        self.told.done.take_into(&mut heard);
+        heard
+    }
+
+    /// Keeps a note that was heard, for another piece.
+    pub(super) fn keep_note(&mut self, note: Box<Note<Outcome>>) {
+        self.notes.push(note);
+    }
+
+    /// All that was told has been heard: the executor has room again.
+    #[expect(clippy::vec_box, reason = "notes are handed on and used again where they are")]
+    pub(super) fn heard_all(&mut self, heard: Vec<Box<Note<Outcome>>>, now: Time) {
+        self.heard = heard;
+        self.hand_over(now);
+    }
+
     /// Prepares for volumes that are encrypted.
     pub(super) fn make_scratch(&mut self) -> Result<(), EngineError> {
         if self.scratch.is_none() {
@@ -277,12 +317,12 @@ impl Work {
         Ok(())
     }
 
-    fn scratch(&mut self) -> &mut Scratch {
+    pub(super) fn scratch(&mut self) -> &mut Scratch {
         self.scratch.as_mut().expect("it was made with the first volume that is encrypted")
     }
 
     /// Gives it to the service threads, behind the steps that wait for room; without such threads, does it here.
-    fn begin(&mut self, now: Time, kind: Kind, came: Arrival, work: PieceWork) {
+    pub(super) fn begin(&mut self, now: Time, kind: Kind, came: Arrival, work: PieceWork) {
         if self.executor.is_none() {
             return work.do_here();
         }
@@ -291,7 +331,7 @@ impl Work {
     }
 
     /// Gives the service threads the steps in the line, as far as there is room.
-    fn hand_over(&mut self, now: Time) {
+    pub(super) fn hand_over(&mut self, now: Time) {
         let Some(executor) = &self.executor else { return };
         while let Some((kind, came, work)) = self.line.pop_front() {
             let request = ServiceRequest(Service::Piece(work));
@@ -300,6 +340,13 @@ impl Work {
             self.line.push_front((kind, came, work));
             self.try_again.get_or_insert(now + TRY_AGAIN);
             return;
+        }
+    }
+
+    /// Sees to it that a backlog is compressed, now or when the executor has room for it.
+    pub(super) fn compress(&mut self, now: Time, memory: &Arc<CompressedMemory>) {
+        if self.begin_compressing(memory) {
+            self.try_again.get_or_insert(now + TRY_AGAIN);
         }
     }
 
@@ -313,129 +360,5 @@ impl Work {
             }
         }
         false
-    }
-}
-
-impl Core {
-    /// Has a step of a piece done with `length` bytes from `start` of its request on.
-    fn begin_work(&mut self, index: u32, came: Arrival, step: PageStep, start: u32, length: usize) {
-        if !std::mem::replace(&mut self.work.is_watched, true) {
-            self.ring.watch(self.work.told.wake.as_fd().as_raw_fd(), Owner::Work);
-        }
-        let request = &self.requests[self.pieces[index].request];
-        let kind = match request.operation {
-            _ if request.is_maintenance => Kind::Maintenance,
-            Operation::Read => Kind::Read,
-            _ => Kind::Write,
-        };
-        // SAFETY: `check` found the payload to hold the whole request, of which this is a part.
-        let bytes = request.payload.as_ptr().map(|data| Bytes(unsafe { data.add(start as usize).cast_mut() }));
-        let work = PieceWork {
-            step,
-            bytes,
-            offset: request.offset + u64::from(start),
-            bytes_left: length,
-            gives_way: kind == Kind::Maintenance,
-            answer: self.work.answer(index),
-        };
-        self.work.begin(self.now, kind, came, work);
-    }
-
-    /// Lets a piece of a read or write of compressed memory be done.
-    pub(super) fn begin_packing(&mut self, index: u32, memory: Arc<CompressedMemory>) {
-        let piece = &mut self.pieces[index];
-        piece.waits.for_backend = true;
-        let request = &self.requests[piece.request];
-        let step = match request.operation {
-            Operation::Read => PageStep::Unpack(memory),
-            _ if request.is_maintenance => PageStep::Pack(memory),
-            _ => PageStep::PackBehind(memory),
-        };
-        let (start, length) = (piece.start, piece.length as usize);
-        self.begin_work(index, Arrival::New, step, start, length);
-    }
-
-    /// Begins the step of a piece at a file.
-    pub(super) fn begin_step(&mut self, index: u32) {
-        match self.pieces[index].step {
-            FileStep::Encrypt => self.begin_encrypting(index),
-            FileStep::Decrypt => {
-                let cipher = self.cipher_of(index);
-                let piece = &self.pieces[index];
-                let (start, length) = (piece.start, piece.length as usize);
-                self.begin_work(index, Arrival::Resumed, PageStep::Decrypt(cipher), start, length);
-            }
-            _ => self.push_step(index),
-        }
-    }
-
-    fn cipher_of(&self, index: u32) -> Arc<SectorCipher> {
-        let volume = self.requests[self.pieces[index].request].volume;
-        match &self.volumes[volume].volume.backend {
-            Backend::File(file) => file.cipher.clone().expect("what is not encrypted has no such steps"),
-            _ => unreachable!("only files have steps"),
-        }
-    }
-
-    /// Has the next bytes of a piece encrypted, as many as its scratch buffer takes; without one it waits for one.
-    fn begin_encrypting(&mut self, index: u32) {
-        let piece = &mut self.pieces[index];
-        if piece.scratch.is_none() {
-            piece.scratch = self.work.scratch().take(index, piece.length);
-        }
-        let Some(scratch) = &mut piece.scratch else { return };
-        let target = Bytes(scratch.as_mut_ptr());
-        let (start, length) = (piece.start + piece.done_bytes, scratch.capacity().min(piece.left() as usize));
-        let came = if piece.done_bytes == 0 { Arrival::New } else { Arrival::Resumed };
-        let step = PageStep::Encrypt(self.cipher_of(index), target);
-        self.begin_work(index, came, step, start, length);
-    }
-
-    /// A piece needs its scratch buffer no more: others have waited for one.
-    pub(super) fn give_scratch(&mut self, buffer: Buffer) {
-        self.work.scratch().give(buffer);
-        while let Some((index, buffer)) = self.work.scratch().next(|index| self.pieces[index].length) {
-            self.pieces[index].scratch = Some(buffer);
-            self.begin_encrypting(index);
-        }
-    }
-
-    /// Service threads have done something.
-    pub(super) fn hear_of_work(&mut self, is_still_watched: bool) {
-        let _ = rustix::io::read(&self.work.told.wake, &mut [0u8; 8]);
-        if !is_still_watched {
-            self.ring.watch(self.work.told.wake.as_fd().as_raw_fd(), Owner::Work);
-        }
-        // After that: a thread that tells something from now on finds nothing there, and says so again.
-        let mut heard = std::mem::take(&mut self.work.heard);
-        self.work.told.done.take_into(&mut heard);
-        for note in heard.drain(..) {
-            let (index, result) = note.content;
-            self.work.notes.push(note);
-            let request = &self.requests[self.pieces[index].request];
-            if request.operation == Operation::Write {
-                self.compress_backlog(request.volume);
-            }
-            self.step_completed(index, result.map(|()| 0));
-        }
-        self.work.heard = heard;
-        self.work.hand_over(self.now);
-    }
-
-    fn compress_backlog(&mut self, volume: u32) {
-        if let Backend::Compressed(memory) = &self.volumes[volume].volume.backend
-            && self.work.begin_compressing(memory)
-        {
-            self.work.try_again.get_or_insert(self.now + TRY_AGAIN);
-        }
-    }
-
-    /// Tries again what the executor had no room for.
-    pub(super) fn try_work_again(&mut self) {
-        if self.work.try_again.take_if(|at| *at <= self.now).is_some() {
-            let volumes: Vec<u32> = self.volumes.iter().map(|(index, _)| index).collect();
-            volumes.into_iter().for_each(|volume| self.compress_backlog(volume));
-            self.work.hand_over(self.now);
-        }
     }
 }

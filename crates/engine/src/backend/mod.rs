@@ -16,6 +16,7 @@ pub use encrypted::{Encryption, KEY_BYTES, KeyError, SECTOR_BYTES, SectorCipher,
 pub(crate) use file::{FileBackend, FileStep, Progress};
 pub(crate) use memory::MemoryBackend;
 
+use crate::submission::VolumeBytes;
 use plimsoll_core::ByteCount;
 use std::io;
 use std::path::PathBuf;
@@ -202,6 +203,14 @@ pub(crate) enum Backend {
 }
 
 impl Volume {
+    /// Where bytes of a volume in memory are; `None` where they are not there as they are.
+    pub(crate) fn bytes_in_memory(&self, offset: u64, length: u32) -> Option<VolumeBytes> {
+        match &self.backend {
+            Backend::Memory(memory) => Some(memory.bytes(offset, length)),
+            Backend::File(_) | Backend::Compressed(_) => None,
+        }
+    }
+
     /// Opens what `config` asks for and checks that it can be served.
     ///
     /// # Errors

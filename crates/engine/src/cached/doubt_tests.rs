@@ -4,6 +4,7 @@ use super::VolumeCache;
 use super::request::{CachedRequest, token_of};
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::cache::{CacheSettings, FoundCache};
+use crate::doubts::Doubts;
 use crate::submission::{Payload, Submission};
 use plimsoll_cache::policies;
 use plimsoll_cache::store::{Action, Request, RequestKind, Target};
@@ -19,7 +20,12 @@ fn cache(directory: &std::path::Path) -> VolumeCache {
     let policy = policies().iter().find(|entry| entry.name == "lru").unwrap();
     let usual = CacheSettings::new("fast", directory.join("fast"), policy, Scheme::default());
     let settings = CacheSettings { size_bytes: Some(crate::cache::CACHE_BYTES_MIN), ..usual };
-    VolumeCache::new(FoundCache::find(settings, &volume).unwrap(), AccountId(9), std::sync::mpsc::channel().0)
+    VolumeCache::new(
+        FoundCache::find(settings, &volume).unwrap(),
+        AccountId(9),
+        Doubts::default(),
+        std::sync::mpsc::channel().0,
+    )
 }
 
 /// Asks, does all that the cache wants, and gives the answer. A write is of a part of a block, and so goes past the cache.

@@ -3,7 +3,6 @@
 //! **The rule.** As on an emulated store, bytes are moved at once, by the engine's thread, and what is answered waits
 //! for the model. What comes of an operation is not looked at before, so no client can tell that the bytes came early.
 
-use super::super::core::Core;
 use super::super::emulation::Emulation;
 use super::VolumeCache;
 use crate::cache::FoundCache;
@@ -47,28 +46,4 @@ fn request_of(operation: &Operation) -> DeviceRequest {
     };
     let Operation { id, offset_bytes: offset, length_bytes: length, .. } = *operation;
     DeviceRequest { token: u64::from(id), operation: asked, offset, length, is_forced: false }
-}
-
-impl Core {
-    /// Hears of what emulated devices of caches have done by now. O(caches with one) where nothing is done.
-    pub(in super::super) fn complete_emulated_caches(&mut self) {
-        self.wake_caches();
-        for at in 0..self.emulated_caches.len() {
-            let (volume, now) = (self.emulated_caches[at], self.now);
-            let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };
-            let ended = cache.ended.len();
-            while let Some(token) = cache.emulation.as_mut().and_then(|emulation| emulation.complete(now)) {
-                cache.ended.push((token as u32, Ok(())));
-            }
-            if cache.ended.len() > ended {
-                self.cache_has_work(volume);
-            }
-        }
-    }
-
-    /// When the next of them is done.
-    pub(in super::super) fn emulated_caches_wake_at(&self) -> Option<Time> {
-        let caches = self.emulated_caches.iter().filter_map(|&volume| self.volumes.get(volume)?.cache.as_deref());
-        caches.filter_map(|cache| cache.emulation.as_ref()?.next_completion()).min()
-    }
 }

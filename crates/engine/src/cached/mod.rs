@@ -30,14 +30,18 @@ mod shares;
 mod submission;
 mod waiting;
 
-use super::core::Core;
+use super::block_tags::BlockTags;
 use super::doubts::Doubts;
 use super::emulation::Emulation;
 use super::error::EngineError;
-use super::ring::Owner;
+use super::ring::{Owner, Ring};
 use super::slab::Slab;
 use super::submission::{Finished, Submission};
 use crate::cache::{CacheDevice, CacheSettings, FoundCache};
+use crate::path::ground::Ground;
+use crate::path::next::{Next, Orphan};
+use crate::path::request::Request;
+use crate::path::table::Table;
 use plimsoll_cache::store::{Action, BLOCK_BYTES, CacheStore, Operation, Target};
 use plimsoll_core::{AccountId, Time};
 use pools::BoundedPools;
@@ -45,7 +49,6 @@ use request::{CachedRequest, Places};
 use rustix::io::Errno;
 use shares::Shares;
 use std::collections::BTreeMap;
-use std::mem::ManuallyDrop;
 use std::sync::mpsc::Sender;
 use waiting::{Got, Waiting};
 
@@ -70,8 +73,19 @@ struct FlushWaiter {
     answer: Sender<Result<(), EngineError>>,
 }
 
+/// What a cache works with beside its own.
+pub(crate) struct Surroundings<'engine> {
+    /// The number of the volume before which it stands.
+    pub(crate) volume: u32,
+    pub(crate) ground: &'engine mut Ground,
+    pub(crate) table: &'engine mut Table,
+    pub(crate) ring: &'engine mut Ring,
+    /// Tells causes and classes of the volume's blocks, if anything can.
+    pub(crate) tags: Option<&'engine dyn BlockTags>,
+}
+
 /// A cache at work.
-pub(super) struct VolumeCache {
+pub(crate) struct VolumeCache {
     settings: CacheSettings,
     machine: Box<CacheStore>,
     device: CacheDevice,
@@ -121,7 +135,12 @@ pub(super) struct VolumeCache {
 }
 
 impl VolumeCache {
-    fn new(found: FoundCache, session: AccountId, begun: Sender<Result<(), EngineError>>) -> VolumeCache {
+    pub(crate) fn new(
+        found: FoundCache,
+        session: AccountId,
+        doubts: Doubts,
+        begun: Sender<Result<(), EngineError>>,
+    ) -> VolumeCache {
         let FoundCache { settings, mut machine, device, emulation, .. } = found;
         machine.set_write_back(settings.write_back(machine.superblock().layout.units));
         let operations = machine.operations_max() as usize;
@@ -134,7 +153,7 @@ impl VolumeCache {
             phase: Phase::Beginning,
             requests: Slab::with_capacity(operations),
             places: Places::new(crate::cache::DEPTH.requests),
-            doubts: Doubts::default(),
+            doubts,
             waiting: Waiting::default(),
             past: Vec::new(),
             looked: Vec::new(),
@@ -157,14 +176,28 @@ impl VolumeCache {
         }
     }
 
+    /// Takes a request of a front end in that session.
+    pub(crate) fn take_request(&mut self, now: Time, seat: (u32, AccountId), submission: Submission) {
+        let (session, operation) = (seat.1, submission.operation);
+        self.machine.asked(now);
+        self.machine.announce(submission.offset / BLOCK_BYTES as u64);
+        let index = self.requests.insert(CachedRequest::new(seat, submission, now));
+        self.waiting.push(session, operation, index);
+    }
+
+    /// It stands among those that have something to do from now on. Says whether it did not before.
+    pub(crate) fn is_newly_listed(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_listed, true)
+    }
+
     /// A new account has a number.
-    pub(super) fn account_opened(&mut self, account: AccountId) {
+    pub(crate) fn account_opened(&mut self, account: AccountId) {
         self.pools.forget(account);
         self.doubts.opened(account);
     }
 
     /// Changes under way: their front end and its name for them; first byte and length.
-    pub(super) fn changes(&self) -> impl Iterator<Item = ((u32, u64), u64, u32)> {
+    pub(crate) fn changes(&self) -> impl Iterator<Item = ((u32, u64), u64, u32)> {
         let changes = self.requests.iter().filter(|(_, request)| request.operation.is_write());
         changes.map(|(_, request)| ((request.front_end, request.token), request.offset, request.length))
     }
@@ -173,134 +206,87 @@ impl VolumeCache {
     fn is_idle(&self) -> bool {
         self.requests.len() == self.waiting.len() && self.operations_under_way == 0
     }
-}
 
-impl Core {
-    /// Takes a request for a volume that has a cache.
-    pub(super) fn submit_to_cache(&mut self, volume: u32, seat: (u32, AccountId), submission: Submission) {
-        let now = self.now;
-        let Some(cache) = self.volumes[volume].cache.as_deref_mut() else { return };
-        let (session, operation) = (seat.1, submission.operation);
-        cache.machine.asked(now);
-        cache.machine.announce(submission.offset / BLOCK_BYTES as u64);
-        let index = cache.requests.insert(CachedRequest::new(seat, submission, now));
-        cache.waiting.push(session, operation, index);
-        self.cache_has_work(volume);
+    /// Requests under way that count as `session`'s: the store may have nothing of them. O(requests under way).
+    pub(crate) fn requests_of(&self, session: AccountId) -> usize {
+        self.requests.iter().filter(|(_, request)| request.metered == session).count()
     }
 
-    /// Remembers that a volume's cache may go on.
-    pub(super) fn cache_has_work(&mut self, volume: u32) {
-        if let Some(cache) = self.volumes[volume].cache.as_deref_mut()
-            && !std::mem::replace(&mut cache.is_listed, true)
-        {
-            self.caches_with_work.push(volume);
-        }
-    }
-
-    /// Whether a cache may go on.
-    pub(super) fn has_cache_work(&self) -> bool {
-        !self.caches_with_work.is_empty()
-    }
-
-    /// Lets every cache go on that can.
-    pub(super) fn drive_caches(&mut self) {
-        while let Some(volume) = self.caches_with_work.pop() {
-            let driven = self.with_cache(volume, |core, cache| {
-                cache.is_listed = false;
-                cache.wake_at = cache.machine.tick(core.now);
-                while core.drive_cache(volume, cache) {}
-            });
-            if driven.is_some() {
-                self.look_at_phase(volume);
-            }
-        }
-    }
-
-    /// Lets caches go on that wait for a time, if it has come. O(caches that write back by time).
-    pub(super) fn wake_caches(&mut self) {
-        for at in 0..self.emulated_caches.len() {
-            let (volume, now) = (self.emulated_caches[at], self.now);
-            let cache = self.volumes.get(volume).and_then(|seat| seat.cache.as_deref());
-            if cache.and_then(|cache| cache.wake_at).is_some_and(|wake_at| wake_at <= now) {
-                self.cache_has_work(volume);
-            }
-        }
-    }
-
-    /// When the next of them wants to go on.
-    pub(super) fn timed_caches_wake_at(&self) -> Option<Time> {
-        let caches = self.emulated_caches.iter().filter_map(|&volume| self.volumes.get(volume)?.cache.as_deref());
-        caches.filter_map(|cache| cache.wake_at).min()
-    }
-
-    /// Calls with a volume's cache, if it has one, out of its seat, so that it can make requests of its volume.
-    fn with_cache<T>(&mut self, volume: u32, call: impl FnOnce(&mut Core, &mut VolumeCache) -> T) -> Option<T> {
-        // Whatever panics, its buffers are not freed: the kernel may still write to them (`Engine::run`).
-        let mut cache = ManuallyDrop::new(self.volumes[volume].cache.take()?);
-        let answer = call(self, &mut cache);
-        self.volumes[volume].cache = Some(ManuallyDrop::into_inner(cache));
-        Some(answer)
+    /// Goes on as far as it can; `name` is the volume's. Says whether there is more to do.
+    pub(crate) fn drive(&mut self, around: &mut Surroundings<'_>, name: &str) -> bool {
+        self.is_listed = false;
+        self.wake_at = self.machine.tick(around.ground.now);
+        while self.one_round(around) {}
+        let volume = around.volume;
+        let is_own = |(_, request): &(u32, &Request)| request.volume == volume && !request.asker.is_cache();
+        self.look_at_phase(name, || around.table.requests.iter().any(|entry| is_own(&entry)))
     }
 
     /// One round; says whether another may bear fruit.
-    fn drive_cache(&mut self, volume: u32, cache: &mut VolumeCache) -> bool {
+    fn one_round(&mut self, around: &mut Surroundings<'_>) -> bool {
         let mut has_moved = false;
-        let mut ended = std::mem::take(&mut cache.ended);
+        let mut ended = std::mem::take(&mut self.ended);
         for (id, result) in ended.drain(..) {
-            cache.operation_ended(id, result);
+            self.operation_ended(id, result);
             has_moved = true;
         }
-        cache.ended = ended;
-        has_moved |= self.submit_blocks(volume, cache);
-        for index in cache.past.drain(..) {
-            let request = cache.requests.remove(index).expect("it was not begun");
-            let index = self.requests.insert(request.uncached(volume));
-            self.add_pieces(index);
+        self.ended = ended;
+        has_moved |= self.submit_blocks(&around.ground.tree, around.tags);
+        let Surroundings { volume, ground, table, ring, .. } = around;
+        let volume = *volume;
+        for index in self.past.drain(..) {
+            let request = self.requests.remove(index).expect("it was not begun");
+            ground.then(Next::Add(table.requests.insert(request.uncached(volume))));
         }
         let mut run = None;
-        while let Some(operation) = cache.machine.next_operation() {
-            cache.operations_under_way += 1;
-            cache.operations[operation.id as usize] = Some(operation);
+        while let Some(operation) = self.machine.next_operation() {
+            self.operations_under_way += 1;
+            self.operations[operation.id as usize] = Some(operation);
             match operation.target {
-                Target::Cache => self.begin_on_cache(volume, cache, &operation),
-                Target::Store => run = Some(self.add_to_run(volume, cache, run, &operation)),
+                Target::Cache => self.begin_on_cache(ring, (volume, ground.now), &operation),
+                Target::Store => run = Some(self.add_to_run(ground, table, volume, run, &operation)),
             }
             has_moved = true;
         }
         if let Some(run) = run {
-            self.begin_on_store(volume, cache, &run);
+            self.begin_on_store(ground, table, volume, &run);
         }
-        has_moved |= cache.take_answers();
-        for orphan in cache.ended_orphans.drain(..) {
-            self.orphan_ended_in_cache(volume, orphan);
+        has_moved |= self.take_answers();
+        for number in self.ended_orphans.drain(..) {
+            ground.then(Next::OrphanEnded(Orphan::InCache { volume, number }));
         }
-        self.finish_done(volume, cache);
+        self.finish_done(ground, volume);
         has_moved
     }
 
     /// Gives an operation to the fast device.
-    fn begin_on_cache(&mut self, volume: u32, cache: &mut VolumeCache, operation: &Operation) {
-        if cache.begin_emulated(self.now, operation) {
+    fn begin_on_cache(&mut self, ring: &mut Ring, (volume, now): (u32, Time), operation: &Operation) {
+        if self.begin_emulated(now, operation) {
             return;
         }
         let data = match operation.action {
-            Action::Read | Action::Write => cache.machine.buffer(operation).as_mut_ptr(),
+            Action::Read | Action::Write => self.machine.buffer(operation).as_mut_ptr(),
             Action::Flush | Action::Trim => std::ptr::null_mut(),
         };
-        let entry = cache.device.entry(operation, data);
+        let entry = self.device.entry(operation, data);
         // SAFETY: the buffer is the machine's, which keeps it for this operation until it has ended; the machine and the open
         // device are dropped only when nothing is under way (`look_at_phase`, `caches_are_closed`).
-        unsafe { self.ring.push(entry, Owner::Cache(volume, operation.id)) }
+        unsafe { ring.push(entry, Owner::Cache(volume, operation.id)) }
     }
 
-    /// The ring has done an operation on a cache's device.
-    pub(super) fn cache_operation_completed(&mut self, volume: u32, id: u32, result: Result<u32, Errno>) {
-        let Some(cache) = self.volumes[volume].cache.as_deref_mut() else { return };
-        let operation = cache.operations[id as usize].expect("what ends was begun");
+    /// The ring has done an operation on the fast device of the cache of `volume`. Says whether it may go on.
+    pub(crate) fn operation_completed(
+        &mut self,
+        ring: &mut Ring,
+        (volume, now): (u32, Time),
+        id: u32,
+        result: Result<u32, Errno>,
+    ) -> bool {
+        let operation = self.operations[id as usize].expect("what ends was begun");
         let is_transfer = matches!(operation.action, Action::Read | Action::Write);
         if matches!(result, Err(Errno::INTR | Errno::AGAIN)) {
-            self.with_cache(volume, |core, cache| core.begin_on_cache(volume, cache, &operation));
-            return;
+            self.begin_on_cache(ring, (volume, now), &operation);
+            return false;
         }
         let result = match result {
             Ok(bytes) if is_transfer && bytes != operation.length_bytes => Err(Errno::IO),
@@ -308,52 +294,56 @@ impl Core {
             Err(errno) => Err(errno),
         };
         if let Err(errno) = result {
-            let (cache, offset) = (&cache.settings.name, operation.offset_bytes);
+            let (cache, offset) = (&self.settings.name, operation.offset_bytes);
             tracing::error!(cache, action = ?operation.action, offset, error = %errno, "the cache's device failed");
         }
-        cache.ended.push((id, result));
-        self.cache_has_work(volume);
+        self.ended.push((id, result));
+        true
     }
 
     /// Answers the requests that are done.
-    fn finish_done(&mut self, volume: u32, cache: &mut VolumeCache) {
-        while let Some(index) = cache.done.pop() {
-            let request = cache.requests.remove(index).expect("a request is done once");
+    fn finish_done(&mut self, ground: &mut Ground, volume: u32) {
+        while let Some(index) = self.done.pop() {
+            let request = self.requests.remove(index).expect("a request is done once");
             let CachedRequest { front_end, token, operation, offset, length, payload, error, metered, .. } = request;
-            let latency = self.now.since(request.arrived);
-            self.meters.request_completed(metered, operation, latency, error.is_none());
+            let latency = ground.now.since(request.arrived);
+            ground.meters.request_completed(metered, operation, latency, error.is_none());
             let result = error.map_or(Ok(()), Err);
-            self.finished.push((front_end, Finished { token, operation, length, result, payload }));
+            ground.answers.push((front_end, Finished { token, operation, length, result, payload }));
             if operation.is_write() {
-                self.change_ended(volume, (front_end, token), offset, length);
+                ground.then(Next::ChangeEnded { volume, owner: (front_end, token), offset, length });
             }
         }
     }
 
-    /// Requests under way that count as `session`'s, before all caches: the store may have nothing of them. O(requests under way).
-    pub(super) fn cached_requests_of(&self, session: AccountId) -> usize {
-        let caches = self.volumes.iter().filter_map(|(_, seat)| seat.cache.as_deref());
-        caches.flat_map(|cache| cache.requests.iter()).filter(|(_, request)| request.metered == session).count()
+    /// Marks requests as abandoned, by their front end and its name for them. `orphan` gives a number to one that cannot be taken back.
+    /// O(requests under way).
+    pub(crate) fn abandon(&mut self, mut orphan: impl FnMut() -> u64, is_meant: impl Fn(u32, u64) -> bool) {
+        for index in 0..self.requests.places() as u32 {
+            let Some(request) = self.requests.get_mut(index) else { continue };
+            if !is_meant(request.front_end, request.token) {
+                continue;
+            }
+            request.is_abandoned = true;
+            let has_begun = request.operation.is_write() && request.blocks > 0;
+            if has_begun && request.orphan.is_none() {
+                request.orphan = Some(orphan());
+            }
+        }
     }
 
-    /// Marks requests as abandoned, by their front end and its name for them, and takes back what the store was to do
-    /// for them. O(requests under way).
-    pub(super) fn abandon_in_caches(&mut self, is_meant: impl Fn(u32, u64) -> bool) {
-        for volume in 0..self.volumes.places() as u32 {
-            let Some(cache) = self.volumes.get_mut(volume).and_then(|seat| seat.cache.as_deref_mut()) else { continue };
-            for index in 0..cache.requests.places() as u32 {
-                let Some(request) = cache.requests.get_mut(index) else { continue };
-                if !is_meant(request.front_end, request.token) {
-                    continue;
-                }
-                request.is_abandoned = true;
-                let has_begun = request.operation.is_write() && request.blocks > 0;
-                if has_begun && request.orphan.is_none() {
-                    request.orphan = Some(self.orphans.began_in_cache(volume));
-                }
-            }
-            self.cache_has_work(volume);
+    /// Whether its time has come, or its emulated device has done something by now.
+    pub(crate) fn is_woken(&mut self, now: Time) -> bool {
+        let ended = self.ended.len();
+        while let Some(token) = self.emulation.as_mut().and_then(|emulation| emulation.complete(now)) {
+            self.ended.push((token as u32, Ok(())));
         }
-        self.drop_on_store();
+        self.ended.len() > ended || self.wake_at.is_some_and(|wake_at| wake_at <= now)
+    }
+
+    /// When it wants to go on although nothing happens.
+    pub(crate) fn goes_on_at(&self) -> Option<Time> {
+        let emulated = self.emulation.as_ref().and_then(Emulation::next_completion);
+        emulated.into_iter().chain(self.wake_at).min()
     }
 }

@@ -15,11 +15,13 @@
 //! limit. The scheduler cannot forget a request; it lets it go when it likes, which then ends without a backend. Until
 //! then the request it was for is not answered, because its session has something in the scheduler.
 
-use super::super::core::Core;
-use super::super::request::{Request, TRANSFER_PIECE_BYTES_MAX};
 use super::super::submission::{CacheBlock, Payload, Submission};
 use super::{VolumeCache, request};
 use crate::path::asker::Asker;
+use crate::path::ground::Ground;
+use crate::path::next::Next;
+use crate::path::request::{Request, TRANSFER_PIECE_BYTES_MAX};
+use crate::path::table::Table;
 use plimsoll_cache::store::{Action, BLOCK_BYTES, Operation, Origin};
 use plimsoll_core::{AccountId, Class, Operation as Asked};
 use rustix::io::Errno;
@@ -70,21 +72,22 @@ impl Purpose {
     }
 }
 
-impl Core {
+impl VolumeCache {
     /// Adds an operation to the run that was begun, or makes a request of that and begins another.
     pub(super) fn add_to_run(
         &mut self,
+        ground: &mut Ground,
+        table: &mut Table,
         volume: u32,
-        cache: &mut VolumeCache,
         run: Option<StoreRun>,
         operation: &Operation,
     ) -> StoreRun {
-        let purpose = Purpose::of(cache, operation);
+        let purpose = Purpose::of(self, operation);
         let alone = StoreRun { first: *operation, last: *operation, count: 1, purpose };
         let Some(mut run) = run else { return alone };
-        let goes_on = run.purpose == purpose && cache.machine.goes_on(&run.last, operation);
+        let goes_on = run.purpose == purpose && self.machine.goes_on(&run.last, operation);
         if !goes_on || run.count == RUN_OPERATIONS_MAX {
-            self.begin_on_store(volume, cache, &run);
+            self.begin_on_store(ground, table, volume, &run);
             return alone;
         }
         (run.last, run.count) = (*operation, run.count + 1);
@@ -92,18 +95,18 @@ impl Core {
     }
 
     /// Makes a request of a run.
-    pub(super) fn begin_on_store(&mut self, volume: u32, cache: &mut VolumeCache, run: &StoreRun) {
+    pub(super) fn begin_on_store(&mut self, ground: &mut Ground, table: &mut Table, volume: u32, run: &StoreRun) {
         let StoreRun { first, count, purpose, .. } = run;
         let Purpose { session, class, asked, is_maintenance, is_abandoned } = *purpose;
         if is_abandoned {
             let ids = first.id..first.id + count;
-            return cache.ended.extend(ids.map(|id| (id, Err(Errno::CANCELED))));
+            return self.ended.extend(ids.map(|id| (id, Err(Errno::CANCELED))));
         }
         let payload = match first.action {
             Action::Read | Action::Write if *count > 1 => {
-                Payload::Cache(CacheBlock(cache.machine.buffer_of_run(first, *count)))
+                Payload::Cache(CacheBlock(self.machine.buffer_of_run(first, *count)))
             }
-            Action::Read | Action::Write => Payload::Cache(CacheBlock(cache.machine.buffer(first).as_mut_ptr())),
+            Action::Read | Action::Write => Payload::Cache(CacheBlock(self.machine.buffer(first).as_mut_ptr())),
             Action::Trim | Action::Flush => Payload::None,
         };
         let submission = Submission {
@@ -115,65 +118,61 @@ impl Core {
             class,
             payload,
         };
-        let mut request = Request::new(Asker::Cache(first.id), volume, session, submission, self.now);
+        let mut request = Request::new(Asker::Cache(first.id), volume, session, submission, ground.now);
         request.is_maintenance = is_maintenance;
-        let index = self.requests.insert(request);
-        self.add_pieces(index);
+        ground.then(Next::Add(table.requests.insert(request)));
     }
 
     /// The volume has done a request of its cache, of `length` bytes; `first` is the first operation of it.
-    pub(crate) fn store_request_completed(&mut self, volume: u32, first: u32, length: u32, error: Option<Errno>) {
-        self.with_cache(volume, |core, cache| {
-            let ids = cache.operations_of(first, length);
-            let is_run = ids.len() > 1;
-            for id in ids {
-                match (error, cache.operations[id as usize]) {
-                    (Some(_), Some(operation)) if is_run => {
-                        let purpose = Purpose::of(cache, &operation);
-                        let alone = StoreRun { first: operation, last: operation, count: 1, purpose };
-                        core.begin_on_store(volume, cache, &alone);
-                    }
-                    _ => cache.ended.push((id, error.map_or(Ok(()), Err))),
+    pub(crate) fn store_request_completed(
+        &mut self,
+        ground: &mut Ground,
+        table: &mut Table,
+        volume: u32,
+        (first, length): (u32, u32),
+        error: Option<Errno>,
+    ) {
+        let ids = self.operations_of(first, length);
+        let is_run = ids.len() > 1;
+        for id in ids {
+            match (error, self.operations[id as usize]) {
+                (Some(_), Some(operation)) if is_run => {
+                    let purpose = Purpose::of(self, &operation);
+                    let alone = StoreRun { first: operation, last: operation, count: 1, purpose };
+                    self.begin_on_store(ground, table, volume, &alone);
                 }
+                _ => self.ended.push((id, error.map_or(Ok(()), Err))),
             }
-        });
-        self.cache_has_work(volume);
+        }
     }
 
-    /// Gives up what the store was to do for requests that are all abandoned, and no backend has. O(requests under way).
-    pub(super) fn drop_on_store(&mut self) {
-        for index in 0..self.requests.places() as u32 {
-            let Some(request) = self.requests.get_mut(index) else { continue };
-            let is_in_scheduler = request.pieces == request.pieces_waiting;
-            let Asker::Cache(first) = request.asker else { continue };
-            if request.is_abandoned || !is_in_scheduler {
-                continue;
-            }
-            let Some(cache) = self.volumes[request.volume].cache.as_deref_mut() else { continue };
-            let Some(whose) = cache.give_up_operations(first, request.length) else { continue };
-            cache.dropped.insert(index, whose);
-            request.is_abandoned = true;
-            request.cut_no_more();
-            // The cache may use its block for something else.
-            request.payload = Payload::None;
+    /// Gives up what the store was to do under a request of this cache's volume, if that is for requests that are all abandoned, and no backend
+    /// has it.
+    pub(crate) fn drop_on_store(&mut self, index: u32, request: &mut Request) {
+        let is_in_scheduler = request.pieces == request.pieces_waiting;
+        let Asker::Cache(first) = request.asker else { return };
+        if request.is_abandoned || !is_in_scheduler {
+            return;
         }
+        let Some(whose) = self.give_up_operations(first, request.length) else { return };
+        self.dropped.insert(index, whose);
+        request.is_abandoned = true;
+        request.cut_no_more();
+        // The cache may use its block for something else.
+        request.payload = Payload::None;
     }
 
     /// The scheduler has let a request go that was dropped.
-    pub(crate) fn dropped_store_request_ended(&mut self, volume: u32, index: u32) {
-        let Some(cache) = self.volumes[volume].cache.as_deref_mut() else { return };
-        for whose in cache.dropped.remove(&index).expect("what is abandoned was dropped") {
-            let request = &mut cache.requests[whose];
+    pub(crate) fn dropped_store_request_ended(&mut self, index: u32) {
+        for whose in self.dropped.remove(&index).expect("what is abandoned was dropped") {
+            let request = &mut self.requests[whose];
             request.in_scheduler -= 1;
             if request.is_through() {
-                cache.done.push(whose);
+                self.done.push(whose);
             }
         }
-        self.cache_has_work(volume);
     }
-}
 
-impl VolumeCache {
     /// The numbers of the operations that made a request of `length` bytes; `first` is the first one.
     fn operations_of(&self, first: u32, length: u32) -> Range<u32> {
         let length_of_first = self.operations[first as usize].map_or(0, |operation| operation.length_bytes);

@@ -1,8 +1,8 @@
 //! A request on its way through a cache, block by block, and how many places each session has.
 
-use super::super::request::Request;
 use super::super::submission::{Payload, Submission};
 use crate::path::asker::Asker;
+use crate::path::request::Request;
 use plimsoll_cache::store::BLOCK_BYTES;
 use plimsoll_core::{AccountId, Class, Operation, Time};
 use rustix::io::Errno;

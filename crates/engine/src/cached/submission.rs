@@ -1,7 +1,6 @@
 //! From requests to blocks of the cache, and from its answers back.
 
 use super::super::block_tags::{BlockTags, session_of};
-use super::super::core::Core;
 use super::pools::BoundedPools;
 use super::request::{CachedRequest, Part, flush_token_of, index_of, token_of};
 use super::waiting::{Got, session_of_line};
@@ -35,33 +34,31 @@ impl Whose<'_> {
     }
 }
 
-impl Core {
+impl VolumeCache {
     /// Submits what can be: O(lines log lines), and nothing as long as the cache has no room. Says whether anything was.
-    pub(super) fn submit_blocks(&mut self, volume: u32, cache: &mut VolumeCache) -> bool {
-        let whose = Whose { tags: self.volumes[volume].tags.as_deref(), tree: &self.tree };
-        let (round, mut has_submitted) = (cache.waiting.round(), false);
+    pub(super) fn submit_blocks(&mut self, tree: &AccountTree, tags: Option<&dyn BlockTags>) -> bool {
+        let whose = Whose { tags, tree };
+        let (round, mut has_submitted) = (self.waiting.round(), false);
         for &line in &round {
-            let got = cache.submit_line(line, &whose);
+            let got = self.submit_line(line, &whose);
             has_submitted |= got.blocks > 0;
-            cache.looked.push((line, got));
+            self.looked.push((line, got));
         }
         if has_submitted && round.len() > 1 {
-            cache.shares.begin(&self.tree, round.iter().map(|&line| session_of_line(line)));
+            self.shares.begin(tree, round.iter().map(|&line| session_of_line(line)));
         }
-        for (line, got) in cache.looked.drain(..) {
+        for (line, got) in self.looked.drain(..) {
             let cost = match round.len() {
                 1 => shares::ALONE,
                 _ if got.blocks == 0 => 0,
-                _ => cache.shares.cost(&self.tree, session_of_line(line)),
+                _ => self.shares.cost(tree, session_of_line(line)),
             };
-            cache.waiting.charge(line, got, cost);
+            self.waiting.charge(line, got, cost);
         }
-        cache.waiting.looked_at(round);
+        self.waiting.looked_at(round);
         has_submitted
     }
-}
 
-impl VolumeCache {
     /// Submits what can be of the requests in a line. Says what that was.
     fn submit_line(&mut self, line: u32, whose: &Whose<'_>) -> Got {
         let mut got = Got::default();

@@ -18,20 +18,20 @@ impl Engine {
         while let Some(index) = self.leaving.pop() {
             let is_through = self.front_ends.get(index).is_some_and(|Attached { seat, front_end, .. }| {
                 let is_through = front_end.is_finished() && seat.operations == 0 && seat.requests == 0;
-                is_through && self.core.reader_is_through(seat)
+                is_through && self.conductor.reader_is_through(seat)
             });
             if !is_through {
                 continue;
             }
-            if self.front_ends.get(index).is_some_and(|attached| self.core.owes_early(&attached.seat)) {
-                self.core.wishes.through.push(index);
+            if self.front_ends.get(index).is_some_and(|attached| self.conductor.owes_early(&attached.seat)) {
+                self.conductor.ahead.through.push(index);
                 continue;
             }
             let Some(Attached { seat, front_end, .. }) = self.front_ends.remove(index) else { continue };
             drop(front_end);
-            self.core.close_reader(&seat);
-            self.core.volumes[seat.volume].front_ends -= 1;
-            if let Err(error) = self.core.close_account(seat.session) {
+            self.conductor.ahead.close_reader(seat.volume, seat.reader);
+            self.conductor.volumes[seat.volume].front_ends -= 1;
+            if let Err(error) = self.conductor.close_account(seat.session) {
                 tracing::error!(%error, "a session could not be closed");
             }
         }
@@ -48,8 +48,8 @@ impl Engine {
         if self.is_ending {
             return Err(EngineError::Stopped);
         }
-        let volume = self.core.volume(volume)?;
-        let memory = (!front_end.has_own_memory()).then(|| self.core.volumes[volume].buffers.clone());
+        let volume = self.conductor.volume(volume)?;
+        let memory = (!front_end.has_own_memory()).then(|| self.conductor.volumes[volume].buffers.clone());
         let (action, out_of_memory) = ("let another connection in", || std::io::ErrorKind::OutOfMemory.into());
         let own_memory = match &memory {
             Some(memory) => match memory.connection() {
@@ -60,9 +60,9 @@ impl Engine {
         };
         let arena = Arena::new(front_end.buffer_classes(), memory)
             .map_err(|source| EngineError::System { action: "reserve buffers", source })?;
-        let pool = pool.unwrap_or_else(|| self.core.volumes[volume].volume.config().pool.clone());
-        let account = self.core.open_session(&pool, &session)?;
-        let VolumeSeat { volume: of_seat, front_ends, .. } = &mut self.core.volumes[volume];
+        let pool = pool.unwrap_or_else(|| self.conductor.volumes[volume].volume.config().pool.clone());
+        let account = self.conductor.open_session(&pool, &session)?;
+        let VolumeSeat { volume: of_seat, front_ends, .. } = &mut self.conductor.volumes[volume];
         *front_ends += 1;
         let seat = Seat {
             index: 0,
@@ -79,14 +79,14 @@ impl Engine {
         };
         let index = self.front_ends.insert(Attached { seat, front_end, cut_at: None });
         self.front_ends[index].seat.index = index;
-        self.front_ends[index].seat.reader = self.core.open_reader(volume, index, account);
+        self.front_ends[index].seat.reader = self.conductor.open_reader(volume, index, account);
         self.with(index, |front_end, port| front_end.started(port));
         Ok(AttachmentId(index))
     }
 
     /// Asks a front end to finish within `grace`.
     pub(crate) fn stop_front_end(&mut self, index: u32, grace: Span) {
-        let cut_at = self.core.now + grace;
+        let cut_at = self.conductor.ground.now + grace;
         let Some(attached) = self.front_ends.get_mut(index) else { return };
         let is_sooner = attached.cut_at.is_none_or(|before| cut_at < before);
         if is_sooner {
@@ -98,15 +98,15 @@ impl Engine {
 
     /// Asks all front ends that are attached to a volume to finish within `grace`.
     pub(crate) fn stop_volume(&mut self, name: &str, grace: Span) -> Result<(), EngineError> {
-        let volume = self.core.volume(name)?;
+        let volume = self.conductor.volume(name)?;
         self.stop_all(grace, |seat| seat.volume == volume);
         Ok(())
     }
 
     /// Asks all front ends with a session in the pool at `path` to finish within `grace`.
     pub(crate) fn stop_pool(&mut self, path: &str, grace: Span) -> Result<(), EngineError> {
-        let pool = Some(self.core.pool(path)?);
-        let members = self.core.tree.iter().filter(|account| account.parent == pool);
+        let pool = Some(self.conductor.pool(path)?);
+        let members = self.conductor.ground.tree.iter().filter(|account| account.parent == pool);
         let members: Vec<_> = members.map(|account| account.id).collect();
         self.stop_all(grace, |seat| members.contains(&seat.session));
         Ok(())
@@ -127,7 +127,7 @@ impl Engine {
 
     /// Cuts off the front ends whose grace is over.
     pub(super) fn cut_overdue(&mut self) {
-        let now = self.core.now;
+        let now = self.conductor.ground.now;
         if self.next_cut.is_none_or(|cut_at| now < cut_at) {
             return;
         }
@@ -142,7 +142,7 @@ impl Engine {
         }
         self.next_cut = self.front_ends.iter().filter_map(|(_, attached)| attached.cut_at).min();
         if self.is_ending
-            && let Err(error) = self.core.switch_scheduler(SCHEDULER_OF_THE_END)
+            && let Err(error) = self.conductor.switch_scheduler(SCHEDULER_OF_THE_END)
         {
             tracing::error!(%error, "requests that a limit holds back delay the end");
         }

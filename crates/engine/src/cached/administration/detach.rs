@@ -84,14 +84,14 @@ impl EngineHandle {
             flushed => flushed?,
         }
         let (name, (answer, answered)) = (volume.to_owned(), channel());
-        self.call(move |engine| engine.core.empty_cache(&name, may_lose, answer))??;
+        self.call(move |engine| engine.conductor.empty_cache(&name, may_lose, answer))??;
         answered.recv().unwrap_or(Err(EngineError::Stopped))?;
         let name = volume.to_owned();
         let parts = |cache: &mut VolumeCache| {
             let is_copied = cache.machine.dirty_units() == 0 && !cache.machine.has_failed();
             (cache.device.clone(), *cache.machine.superblock(), cache.settings.notes.clone(), is_copied)
         };
-        let found = self.call(move |engine| engine.core.cache_of(&name).map(|(_, cache)| parts(cache)))?;
+        let found = self.call(move |engine| engine.conductor.cache_of(&name).map(|(_, cache)| parts(cache)))?;
         let (mut device, superblock, notes, is_copied) = found?;
         let leaving = match end {
             End::Leaves(leaving) => Some(leaving),
@@ -106,7 +106,7 @@ impl EngineHandle {
         let is_forgotten = (given_up.is_ok() || may_lose) && self.forget_cache(volume, notes, &superblock, end)?;
         let name = volume.to_owned();
         match given_up {
-            Ok(()) if !may_lose => self.call(move |engine| engine.core.drop_cache(&name))?.map(|()| 0),
+            Ok(()) if !may_lose => self.call(move |engine| engine.conductor.drop_cache(&name))?.map(|()| 0),
             Err(error) if !may_lose || !is_forgotten => {
                 tracing::error!(%error, volume, "the cache cannot be given up");
                 self.keep_cache(volume, true, STAYS)
@@ -149,14 +149,14 @@ impl EngineHandle {
     ) -> Result<T, EngineError> {
         let name = volume.to_owned();
         self.call(move |engine| {
-            let (index, cache) = engine.core.cache_of(&name)?;
+            let (index, cache) = engine.conductor.cache_of(&name)?;
             cache.phase = Phase::Working;
             cache.machine.resume();
             if refuses_writes {
                 cache.machine.refuse_writes();
             }
             let error = cache.failed(what);
-            engine.core.cache_has_work(index);
+            engine.conductor.caches.moved(index);
             Err(error)
         })?
     }
@@ -185,12 +185,12 @@ impl EngineHandle {
     /// Takes a cache away that is not found again, after it was copied what its journal may not know of, and answers how many bytes are lost.
     fn drop_cache_with_losses(&self, volume: &str, has_failed: bool) -> Result<u64, EngineError> {
         let (name, (answer, answered)) = (volume.to_owned(), channel());
-        self.call(move |engine| engine.core.empty_given_up_cache(&name, has_failed, answer))??;
+        self.call(move |engine| engine.conductor.empty_given_up_cache(&name, has_failed, answer))??;
         answered.recv().unwrap_or(Err(EngineError::Stopped))?;
         let name = volume.to_owned();
         self.call(move |engine| {
-            let lost = u64::from(engine.core.cache_of(&name)?.1.machine.dirty_units()) * BLOCK_BYTES as u64;
-            engine.core.drop_cache(&name)?;
+            let lost = u64::from(engine.conductor.cache_of(&name)?.1.machine.dirty_units()) * BLOCK_BYTES as u64;
+            engine.conductor.drop_cache(&name)?;
             if lost > 0 {
                 tracing::error!(volume = name, lost, "what could not be read of the cache is given up");
             }

@@ -5,11 +5,11 @@ use super::*;
 use crate::backend::{Backing, Volume};
 use crate::cache::{CacheDevice, CacheError, CacheNote, Leaving, give_up};
 use crate::notes::Notes;
-use crate::{BufferClass, EngineConfig, Finished, FrontEnd, Payload, Port, Submission, spawn};
+use crate::{BufferClass, EngineConfig, Finished, FrontEnd, Payload, Port, SessionConfig, Submission, spawn};
 use plimsoll_cache::policies;
 use plimsoll_cache::store::{BLOCK_BYTES, Blocks};
 use plimsoll_core::class::Scheme;
-use plimsoll_core::{Class, DeviceProfile, Operation, Span};
+use plimsoll_core::{Allocation, Class, DeviceProfile, Operation, Span};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
@@ -54,9 +54,9 @@ fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
     engine.attach_cache("v", found).unwrap();
     let (answer, answered) = channel();
     let is_closed = engine.call(move |engine| {
-        engine.core.empty_cache("v", false, answer).unwrap();
+        engine.conductor.empty_cache("v", false, answer).unwrap();
         // What an engine asks itself when it is to end and its last client has gone.
-        engine.core.caches_are_closed()
+        engine.conductor.caches_are_closed()
     });
     assert!(!is_closed.unwrap());
     let told = answered.recv().unwrap();
@@ -75,16 +75,16 @@ fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests
     assert!(cached.write(&[7; BLOCK_BYTES]));
     let ((emptied, is_emptied), (flushed, is_flushed)) = (channel(), channel());
     let asked = cached.engine.call(move |engine| {
-        engine.core.flush_cache("v", Some(flushed)).unwrap();
-        engine.core.empty_cache("v", false, emptied).unwrap();
-        engine.core.keep_caches();
+        engine.conductor.flush_cache("v", Some(flushed)).unwrap();
+        engine.conductor.empty_cache("v", false, emptied).unwrap();
+        engine.conductor.keep_caches();
     });
     asked.unwrap();
     assert!(matches!(is_emptied.recv().unwrap(), Err(EngineError::Stopped)));
     assert!(is_flushed.recv().is_err());
     // A command that begins to, and one that has flushed it first, too.
     assert!(matches!(cached.engine.detach_cache("v"), Err(EngineError::Stopped)));
-    let emptied = cached.engine.call(|engine| engine.core.empty_cache("v", false, channel().0)).unwrap();
+    let emptied = cached.engine.call(|engine| engine.conductor.empty_cache("v", false, channel().0)).unwrap();
     assert!(matches!(emptied, Err(EngineError::Stopped)));
     assert!(cached.write(&[8; BLOCK_BYTES]) && cached.read(BLOCK_BYTES) == [8; BLOCK_BYTES]);
     assert!(cached.is_noted());
@@ -360,7 +360,7 @@ fn a_cache_stays_where_it_cannot_be_noted_that_it_leaves() {
     assert!(cached.write(&old));
     // No process makes a directory there.
     let elsewhere = cached.engine.call(|engine| {
-        let (_, cache) = engine.core.cache_of("v").unwrap();
+        let (_, cache) = engine.conductor.cache_of("v").unwrap();
         cache.settings.notes.replace(Notes::new("/proc/self/notes".into()))
     });
     let told = cached.engine.detach_cache("v").unwrap_err().to_string();
@@ -368,7 +368,7 @@ fn a_cache_stays_where_it_cannot_be_noted_that_it_leaves() {
     let status = cached.engine.caches().unwrap().remove(0).1;
     assert!(status.has_failed && status.dirty_units == 0, "{status:?}");
     assert!(!cached.write(&new) && cached.read(old.len()) == old && cached.stored(old.len()) == old);
-    cached.engine.call(|engine| engine.core.cache_of("v").unwrap().1.settings.notes = elsewhere.unwrap()).unwrap();
+    cached.engine.call(|engine| engine.conductor.cache_of("v").unwrap().1.settings.notes = elsewhere.unwrap()).unwrap();
     cached.engine.detach_cache("v").unwrap();
     assert!(cached.write(&new) && cached.stored(new.len()) == new && !cached.is_noted());
     cached.engine.shutdown(PATIENCE).unwrap();
@@ -387,7 +387,7 @@ fn what_cannot_be_read_is_lost_when_that_is_said_and_nothing_else() {
         let mut old: Vec<u8> = (0..8 * BLOCK_BYTES).map(|at| (at / 512) as u8 + 1).collect();
         assert!(cached.write(&old) && cached.flush());
         let place = cached.engine.call(|engine| {
-            let (_, cache) = engine.core.cache_of("v").unwrap();
+            let (_, cache) = engine.conductor.cache_of("v").unwrap();
             let unit = cache.machine.cache().find(3).unwrap();
             cache.machine.superblock().layout.unit_block(unit) * BLOCK_BYTES as u64
         });
@@ -395,7 +395,7 @@ fn what_cannot_be_read_is_lost_when_that_is_said_and_nothing_else() {
         std::os::unix::fs::FileExt::write_all_at(&fast, &[0xbd; BLOCK_BYTES], place.unwrap()).unwrap();
         fast.sync_all().unwrap();
         if is_worn_out {
-            cached.engine.call(|engine| engine.core.cache_of("v").unwrap().1.machine.refuse_writes()).unwrap();
+            cached.engine.call(|engine| engine.conductor.cache_of("v").unwrap().1.machine.refuse_writes()).unwrap();
         }
         let told = cached.engine.detach_cache("v").unwrap_err().to_string();
         let named = "4 KiB, bytes 12288 to 16384 of volume v (plimsoll cache detach v --lost gives that up)";

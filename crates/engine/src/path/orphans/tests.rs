@@ -1,8 +1,13 @@
 //! Which request waits for what, and how much is looked at to find it.
 
-use super::Orphans;
 use super::stretches::Stretch;
+use super::{Orphans, take_orphan};
+use crate::path::next::{Next, Orphan};
+use crate::path::samples::{answers, front_end_request, ground, memory_seat, said};
+use crate::path::table::Table;
+use plimsoll_core::Operation;
 use proptest::prelude::*;
+use rustix::io::Errno;
 
 /// Bytes that `length` long stretches side by side have, by number.
 fn side_by_side(at: u64, length: u64) -> Stretch {
@@ -112,4 +117,42 @@ proptest! {
             }
         }
     }
+}
+
+/// A write at a backend is abandoned, and another request for its bytes comes.
+///
+/// Planted breaks: a read is an orphan; the request begins at once; a front end is told while the orphan is there.
+#[test]
+fn what_an_abandoned_write_is_in_the_way_of_begins_when_it_has_ended() {
+    let ((mut ground, session), mut seat, mut table) = (ground(), memory_seat(), Table::with_capacity(0));
+    let mut orphans = Orphans::default();
+    let mut pieces = [Operation::Write, Operation::Read].map(|operation| {
+        let request = front_end_request(&mut table, session, operation, 0, 4096);
+        let piece = table.cut(&ground, &mut seat, request).unwrap();
+        table.pieces[piece].waits.for_backend = true;
+        piece
+    });
+    orphans.abandon(&mut table, |front_end, _| front_end == 0);
+    let later = front_end_request(&mut table, session, Operation::Write, 2048, 4096);
+    let dropped = front_end_request(&mut table, session, Operation::Write, 2048, 4096);
+    let beside = front_end_request(&mut table, session, Operation::Write, 8192, 4096);
+    let held = [later, dropped, beside].map(|request| orphans.hold_request(&table, request, Some(6)));
+    assert_eq!(held, [true, true, false]);
+    orphans.wait_for_abandoned(&mut ground, 0, (1, 9));
+    orphans.wait_for_abandoned(&mut ground, 1, (1, 8));
+    assert_eq!(answers(&mut ground), [(1, 8, true)]);
+    orphans.abandon(&mut table, |_, token| token == u64::from(dropped));
+    assert_eq!(orphans.drop_abandoned(&mut table).collect::<Vec<_>>(), [dropped]);
+    assert_eq!(table.requests[dropped].error, Some(Errno::CANCELED));
+    pieces.sort_unstable();
+    let ended: Vec<Orphan> = pieces.iter().filter_map(|&piece| take_orphan(&mut table, piece)).collect();
+    assert_eq!(ended.len(), 1);
+    orphans.orphan_ended(&mut ground, ended[0]);
+    assert_eq!(said(&mut ground), [Next::Begin { request: later, reader: Some(6) }]);
+    assert_eq!(answers(&mut ground), [(1, 9, true)]);
+    let number = orphans.began_in_cache(0);
+    orphans.wait_for_abandoned(&mut ground, 0, (1, 7));
+    assert_eq!(answers(&mut ground), []);
+    orphans.orphan_ended(&mut ground, Orphan::InCache { volume: 0, number });
+    assert_eq!((answers(&mut ground), said(&mut ground)), (vec![(1, 7, true)], vec![]));
 }

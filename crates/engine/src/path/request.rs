@@ -3,16 +3,16 @@
 //! A front end asks for up to 32 MiB at once. Schedulers need smaller pieces, or one request would hold the device
 //! while others' deadlines pass. So each request is cut, and is done when its last piece is.
 
-use super::block_tags::{BlockTag, session_of};
-use super::buffer::Buffer;
-use super::submission::{PAYLOAD_BYTES_MAX, Payload, Submission};
+use super::asker::Asker;
 use crate::backend::{FileStep, VolumeInfo};
-use crate::path::asker::Asker;
+use crate::block_tags::{BlockTag, session_of};
+use crate::buffer::Buffer;
+use crate::submission::{PAYLOAD_BYTES_MAX, Payload, Submission};
 use plimsoll_core::{AccountId, BlockRequest, Class, Operation, RequestId, Span, Time};
 use rustix::io::Errno;
 
 /// Largest piece of a read or write, bytes: on a disk of 100 MB/s it holds the head for 2.6 ms, less than a seek.
-pub(super) const TRANSFER_PIECE_BYTES_MAX: u32 = 256 * 1024;
+pub(crate) const TRANSFER_PIECE_BYTES_MAX: u32 = 256 * 1024;
 /// Largest piece of a write-zeroes, bytes: a file system makes zeroes faster than it writes them.
 const ZEROES_PIECE_BYTES_MAX: u32 = 1 << 20;
 /// Largest piece of a trim, bytes: it moves no data, but frees up to 4096 pages of a volume in memory at a time.
@@ -25,38 +25,38 @@ const PIECES_MAX: u32 = PAYLOAD_BYTES_MAX / TRANSFER_PIECE_BYTES_MAX;
 const PIECES_WITHOUT_BUFFER_MAX: u32 = 4;
 
 /// A request: of a front end, of a cache, or of reading ahead.
-pub(super) struct Request {
-    pub(super) asker: Asker,
-    pub(super) volume: u32,
-    pub(super) session: AccountId,
+pub(crate) struct Request {
+    pub(crate) asker: Asker,
+    pub(crate) volume: u32,
+    pub(crate) session: AccountId,
     /// The account that its latency counts as: that of its first piece.
-    pub(super) metered: AccountId,
-    pub(super) operation: Operation,
+    pub(crate) metered: AccountId,
+    pub(crate) operation: Operation,
     /// First byte in the volume.
-    pub(super) offset: u64,
-    pub(super) length: u32,
-    pub(super) is_forced: bool,
+    pub(crate) offset: u64,
+    pub(crate) length: u32,
+    pub(crate) is_forced: bool,
     /// What the client says that it is.
-    pub(super) class: Class,
-    pub(super) payload: Payload,
-    pub(super) arrived: Time,
+    pub(crate) class: Class,
+    pub(crate) payload: Payload,
+    pub(crate) arrived: Time,
     /// Bytes that have been cut into pieces; `None` as long as none was cut.
     cut_bytes: Option<u32>,
     /// Pieces under way.
-    pub(super) pieces: u32,
+    pub(crate) pieces: u32,
     /// Of these, those that wait for the scheduler.
-    pub(super) pieces_waiting: u32,
+    pub(crate) pieces_waiting: u32,
     /// Why the first piece that failed did so.
-    pub(super) error: Option<Errno>,
+    pub(crate) error: Option<Errno>,
     /// No front end waits for it any more.
-    pub(super) is_abandoned: bool,
+    pub(crate) is_abandoned: bool,
     /// A cache's syncer makes it: maintenance to the request executor.
-    pub(super) is_maintenance: bool,
+    pub(crate) is_maintenance: bool,
 }
 
 impl Request {
     /// A request for the answer to go to `asker`, which has its own name for it: the submission's counts for nothing.
-    pub(super) fn new(asker: Asker, volume: u32, session: AccountId, submission: Submission, now: Time) -> Request {
+    pub(crate) fn new(asker: Asker, volume: u32, session: AccountId, submission: Submission, now: Time) -> Request {
         let Submission { token: _, operation, offset, length, is_forced, class, payload } = submission;
         Request {
             asker,
@@ -81,7 +81,7 @@ impl Request {
 
     /// The longest piece that can be cut off next, as (bytes from the request's start, length), unless all is cut or
     /// enough is under way.
-    pub(super) fn uncut(&self) -> Option<(u32, u32)> {
+    pub(crate) fn uncut(&self) -> Option<(u32, u32)> {
         let start = self.cut_bytes.unwrap_or(0);
         let pieces_max = match self.payload {
             Payload::Buffer { .. } => PIECES_MAX,
@@ -99,64 +99,64 @@ impl Request {
     }
 
     /// Cuts off `length` bytes, at most what [`uncut`](Self::uncut) said.
-    pub(super) fn cut(&mut self, length: u32) {
+    pub(crate) fn cut(&mut self, length: u32) {
         self.cut_bytes = Some(self.cut_bytes.unwrap_or(0) + length);
         self.pieces += 1;
     }
 
     /// Gives up what is not yet cut.
-    pub(super) fn cut_no_more(&mut self) {
+    pub(crate) fn cut_no_more(&mut self) {
         self.cut_bytes = Some(self.length);
     }
 }
 
 /// What a piece still waits for at the device.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     /// The ring operation on the backing file.
-    pub(super) for_backend: bool,
+    pub(crate) for_backend: bool,
     /// The time at which the emulated device would be done.
-    pub(super) for_model: bool,
+    pub(crate) for_model: bool,
 }
 
 /// A piece of a request: what the scheduler orders and the device does.
-pub(super) struct Piece {
+pub(crate) struct Piece {
     /// Its request, which is gone once an early piece is done.
-    pub(super) request: u32,
+    pub(crate) request: u32,
     /// First byte, from the request's start.
-    pub(super) start: u32,
-    pub(super) length: u32,
+    pub(crate) start: u32,
+    pub(crate) length: u32,
     /// The session in whose queue it stands.
-    pub(super) session: AccountId,
+    pub(crate) session: AccountId,
     /// What the levels above know of it.
-    pub(super) tag: BlockTag,
+    pub(crate) tag: BlockTag,
     /// Runs that it counts as.
-    pub(super) runs: u64,
+    pub(crate) runs: u64,
     /// The order in which pieces arrived.
-    pub(super) sequence: u64,
+    pub(crate) sequence: u64,
     /// The recording that knows of it, by its number.
-    pub(super) recording: Option<u32>,
+    pub(crate) recording: Option<u32>,
     /// Which scheduler it was dispatched by, counted from the start; `None` as long as it is queued.
-    pub(super) dispatched_by: Option<u32>,
+    pub(crate) dispatched_by: Option<u32>,
     /// When it went to the device.
-    pub(super) dispatched: Time,
+    pub(crate) dispatched: Time,
     /// It went there before the scheduler let it go ([`super::early_reads`]).
-    pub(super) is_early: bool,
+    pub(crate) is_early: bool,
     /// Its number if it writes, is abandoned, and the backend is at work on it ([`super::orphans`]).
-    pub(super) orphan: Option<u64>,
+    pub(crate) orphan: Option<u64>,
     /// How long the device took, once it has done it.
-    pub(super) service: Option<Span>,
-    pub(super) waits: Waits,
+    pub(crate) service: Option<Span>,
+    pub(crate) waits: Waits,
     /// At a file: the step under way, and the bytes that are done.
-    pub(super) step: FileStep,
-    pub(super) done_bytes: u32,
+    pub(crate) step: FileStep,
+    pub(crate) done_bytes: u32,
     /// What is written is encrypted into this.
-    pub(super) scratch: Option<Buffer>,
-    pub(super) error: Option<Errno>,
+    pub(crate) scratch: Option<Buffer>,
+    pub(crate) error: Option<Errno>,
 }
 
 impl Piece {
-    pub(super) fn new(
+    pub(crate) fn new(
         (index, request): (u32, &Request),
         start: u32,
         length: u32,
@@ -189,12 +189,12 @@ impl Piece {
     }
 
     /// Bytes that are not done.
-    pub(super) fn left(&self) -> u32 {
+    pub(crate) fn left(&self) -> u32 {
         self.length - self.done_bytes
     }
 
     /// The piece as a scheduler sees it; `volume_start` is the place of the volume's first byte on the device.
-    pub(super) fn block_request(&self, index: u32, request: &Request, volume_start: u64) -> BlockRequest {
+    pub(crate) fn block_request(&self, index: u32, request: &Request, volume_start: u64) -> BlockRequest {
         let mut block = BlockRequest::new(
             RequestId(u64::from(index)),
             self.session,
@@ -214,7 +214,7 @@ impl Piece {
 }
 
 /// Says why `submission` cannot be carried out on a volume, if it cannot.
-pub(super) fn check(volume: &VolumeInfo, submission: &Submission) -> Result<(), Errno> {
+pub(crate) fn check(volume: &VolumeInfo, submission: &Submission) -> Result<(), Errno> {
     let Submission { operation, offset, length, .. } = *submission;
     if operation == Operation::Flush {
         return Ok(());
@@ -246,8 +246,8 @@ pub(super) fn check(volume: &VolumeInfo, submission: &Submission) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use super::super::buffer::{Arena, BufferClass};
     use super::*;
+    use crate::buffer::{Arena, BufferClass};
 
     fn submission(operation: Operation, offset: u64, length: u32) -> Submission {
         let (class, payload) = (Class::UNCLASSIFIED, Payload::None);

@@ -14,18 +14,18 @@
 //!
 //! **Complication.** A cache takes the requests for a block in the order of their coming, so no request has to wait
 //! there. But what the cache has begun it ends, and a front end that wants to know that waits for it, too. What it
-//! asked the volume for, and no backend has, it is told to have failed ([`cached`](super::cached)).
+//! asked the volume for, and no backend has, it is told to have failed ([`cached`](crate::cached)).
 //!
 //! **Cost.** Nothing but a look at a length while there are no orphans. What is abandoned is looked for among all
 //! requests and pieces under way. A request that comes takes O(log n + orphans in its way). The end of an orphan takes
 //! O(log n + requests that it is in the way of). Here n is orphans and what waits for them ([`stretches`]).
 
-pub(super) mod stretches;
+pub(crate) mod stretches;
 
-use super::core::Core;
+use super::ground::Ground;
+use super::next::{Next, Orphan};
 use super::request::{Piece, Request};
-use super::submission::{Finished, Payload};
-use plimsoll_core::Operation;
+use super::table::Table;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use stretches::{Stretch, Stretches};
@@ -44,7 +44,7 @@ type Waiter = (u32, u64);
 
 /// Writes that no front end waits for, and what waits for their end.
 #[derive(Default)]
-pub(super) struct Orphans {
+pub(crate) struct Orphans {
     /// How many numbers there were.
     numbers: u64,
     /// Pieces at backends.
@@ -83,7 +83,7 @@ impl Orphans {
     }
 
     /// A request of a cache was abandoned while the cache was at work on it. Gives its number.
-    pub(super) fn began_in_cache(&mut self, volume: u32) -> u64 {
+    pub(crate) fn began_in_cache(&mut self, volume: u32) -> u64 {
         let number = self.next_number();
         self.open.insert((volume, number));
         number
@@ -120,84 +120,77 @@ fn stretch_of_piece(request: &Request, piece: &Piece) -> Stretch {
     Stretch { volume: request.volume, start, end: start + u64::from(piece.length) }
 }
 
-impl Core {
+impl Orphans {
     /// Has a request wait for the orphans in its way. Says whether there are any.
-    pub(super) fn hold(&mut self, request: u32, reader: Option<u32>) -> bool {
-        self.orphans.hold(stretch_of(&self.requests[request]), request, reader)
+    pub(crate) fn hold_request(&mut self, table: &Table, request: u32, reader: Option<u32>) -> bool {
+        self.hold(stretch_of(&table.requests[request]), request, reader)
     }
 
-    /// Marks requests as abandoned, by their front end and its name for them. O(requests and pieces under way).
-    pub(super) fn abandon(&mut self, is_meant: impl Fn(u32, u64) -> bool) {
-        for index in 0..self.requests.places() as u32 {
-            let Some(request) = self.requests.get_mut(index) else { continue };
+    /// Marks requests as abandoned, by their front end and its name for them. Writes of theirs that a backend is at work on are orphans
+    /// from now on. O(requests and pieces under way).
+    pub(crate) fn abandon(&mut self, table: &mut Table, is_meant: impl Fn(u32, u64) -> bool) {
+        let Table { requests, pieces, .. } = table;
+        for index in 0..requests.places() as u32 {
+            let Some(request) = requests.get_mut(index) else { continue };
             if request.asker.front_end().is_some_and(|(front_end, token)| is_meant(front_end, token)) {
                 request.is_abandoned = true;
                 request.cut_no_more();
             }
         }
-        for index in 0..self.pieces.places() as u32 {
+        for index in 0..pieces.places() as u32 {
             let is_there = |piece: &&mut Piece| piece.waits.for_backend && piece.orphan.is_none();
-            let Some(piece) = self.pieces.get_mut(index).filter(is_there) else { continue };
-            let request = &self.requests[piece.request];
+            let Some(piece) = pieces.get_mut(index).filter(is_there) else { continue };
+            let request = &requests[piece.request];
             if request.is_abandoned && request.operation.is_write() {
-                piece.orphan = Some(self.orphans.began(stretch_of_piece(request, piece)));
+                piece.orphan = Some(self.began(stretch_of_piece(request, piece)));
             }
         }
-        self.drop_held();
-        self.drop_held_for_claims(&is_meant);
-        self.abandon_in_caches(is_meant);
     }
 
-    /// Ends the requests that wait for orphans and are abandoned.
-    fn drop_held(&mut self) {
-        let requests = &self.requests;
-        for Held { request, .. } in self.orphans.held.take_if(|held| requests[held.request].is_abandoned) {
-            self.begin_change(request);
-            self.requests[request].error = Some(Errno::CANCELED);
-            self.request_done(request);
-        }
+    /// Takes out the requests that wait for orphans and are abandoned: they have failed.
+    pub(crate) fn drop_abandoned(&mut self, table: &mut Table) -> impl Iterator<Item = u32> + use<> {
+        let dropped = self.held.take_if(|held| table.requests[held.request].is_abandoned);
+        dropped.iter().for_each(|held| table.requests[held.request].error = Some(Errno::CANCELED));
+        dropped.into_iter().map(|held| held.request)
     }
 
-    /// Tells the front end at `front_end`, as of a request that it calls `token`, when nothing comes to `volume` any more of what is abandoned
-    /// now.
-    pub(super) fn wait_for_abandoned(&mut self, volume: u32, front_end: u32, token: u64) {
-        let number = self.orphans.next_number();
-        self.orphans.waiters.insert((volume, number), (front_end, token));
-        self.tell_waiters(volume);
+    /// Tells a front end, by the name that it gives, when nothing comes to `volume` any more of what is abandoned now.
+    pub(crate) fn wait_for_abandoned(&mut self, ground: &mut Ground, volume: u32, waiter: Waiter) {
+        let number = self.next_number();
+        self.waiters.insert((volume, number), waiter);
+        self.tell_waiters(ground, volume);
     }
 
-    /// Makes a piece that a backend has done no orphan any more. Gives what [`orphan_ended`](Self::orphan_ended) wants
-    /// to know when all else about it is done.
-    pub(super) fn take_orphan(&mut self, piece: u32) -> Option<OrphanedPiece> {
-        let piece = &mut self.pieces[piece];
-        let number = piece.orphan.take()?;
-        Some(OrphanedPiece(stretch_of_piece(&self.requests[piece.request], piece), number))
+    /// An orphan has ended: requests that waited for no other one begin, and front ends are told.
+    pub(crate) fn orphan_ended(&mut self, ground: &mut Ground, orphan: Orphan) {
+        let volume = match orphan {
+            Orphan::AtBackend(stretch, number) => {
+                for Held { request, reader, .. } in self.ended(stretch, number) {
+                    ground.then(Next::Begin { request, reader });
+                }
+                stretch.volume
+            }
+            Orphan::InCache { volume, number } => {
+                self.open.remove(&(volume, number));
+                volume
+            }
+        };
+        self.tell_waiters(ground, volume);
     }
 
-    /// A backend has done an orphan.
-    pub(super) fn orphan_ended(&mut self, OrphanedPiece(stretch, number): OrphanedPiece) {
-        for Held { request, reader, .. } in self.orphans.ended(stretch, number) {
-            self.begin(request, reader);
-        }
-        self.tell_waiters(stretch.volume);
-    }
-
-    /// A cache has done the blocks of a request that was abandoned on its way; `number` is the orphan's.
-    pub(super) fn orphan_ended_in_cache(&mut self, volume: u32, number: u64) {
-        self.orphans.open.remove(&(volume, number));
-        self.tell_waiters(volume);
-    }
-
-    fn tell_waiters(&mut self, volume: u32) {
-        while let Some((front_end, token)) = self.orphans.next_waiter(volume) {
-            let (operation, payload) = (Operation::Flush, Payload::None);
-            self.finished.push((front_end, Finished { token, operation, length: 0, result: Ok(()), payload }));
+    fn tell_waiters(&mut self, ground: &mut Ground, volume: u32) {
+        while let Some(waiter) = self.next_waiter(volume) {
+            ground.tell(waiter);
         }
     }
 }
 
-/// An orphan that a backend has done: its bytes and its number.
-pub(super) struct OrphanedPiece(Stretch, u64);
+/// Makes a piece that a backend has done no orphan any more. Gives what is to be said when all else about it is done.
+pub(crate) fn take_orphan(table: &mut Table, piece: u32) -> Option<Orphan> {
+    let (piece, request) = table.piece(piece);
+    let number = piece.orphan.take()?;
+    Some(Orphan::AtBackend(stretch_of_piece(request, piece), number))
+}
 
 #[cfg(test)]
 mod tests;

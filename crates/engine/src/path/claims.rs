@@ -12,13 +12,11 @@
 //! of a change or of a claim takes O(log n + those in its way), where n is claims and changes that wait
 //! ([`stretches`](super::orphans::stretches)).
 
-use super::core::Core;
+use super::ground::Ground;
 use super::orphans::stretches::{Stretch, Stretches};
-use super::request::Request;
-use super::seat::Seat;
-use super::submission::{Finished, Payload, Submission};
-use crate::path::asker::Asker;
-use plimsoll_core::{AccountId, Operation};
+use crate::seat::Seat;
+use crate::submission::{Finished, Submission};
+use plimsoll_core::AccountId;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
@@ -27,15 +25,15 @@ type Owner = (u32, u64);
 
 /// Where a submission comes from: its front end's seat, as far as it is needed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Origin {
-    pub(super) front_end: u32,
-    pub(super) volume: u32,
-    pub(super) session: AccountId,
-    pub(super) reader: Option<u32>,
+pub(crate) struct Origin {
+    pub(crate) front_end: u32,
+    pub(crate) volume: u32,
+    pub(crate) session: AccountId,
+    pub(crate) reader: Option<u32>,
 }
 
 impl Origin {
-    pub(super) fn of(seat: &Seat) -> Origin {
+    pub(crate) fn of(seat: &Seat) -> Origin {
         let Seat { index, volume, session, reader, .. } = *seat;
         Origin { front_end: index, volume, session, reader }
     }
@@ -49,15 +47,15 @@ struct Claim {
 }
 
 /// A change that waits for claims.
-pub(super) struct Held<T> {
+pub(crate) struct Held<T> {
     stretch: Stretch,
     number: u64,
     waits_for: u32,
-    pub(super) change: T,
+    pub(crate) change: T,
 }
 
 /// See the module's text; `T` is what a change is to the engine.
-pub(super) struct Claims<T> {
+pub(crate) struct Claims<T> {
     numbers: u64,
     claims: Stretches<Claim>,
     held: Stretches<Held<T>>,
@@ -73,17 +71,17 @@ impl<T> Default for Claims<T> {
 }
 
 impl<T> Claims<T> {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.by_owner.is_empty()
     }
 
     /// Whether a request is made under a claim of its front end's.
-    pub(super) fn is_owned(&self, owner: Owner) -> bool {
+    pub(crate) fn is_owned(&self, owner: Owner) -> bool {
         self.by_owner.contains_key(&owner)
     }
 
     /// Has a change wait if it has to, or gives it back.
-    pub(super) fn hold(&mut self, stretch: Stretch, owner: Owner, change: T) -> Option<T> {
+    pub(crate) fn hold(&mut self, stretch: Stretch, owner: Owner, change: T) -> Option<T> {
         let waits_for = if self.is_owned(owner) { 0 } else { self.claims.count(stretch) };
         if waits_for == 0 {
             return Some(change);
@@ -95,7 +93,7 @@ impl<T> Claims<T> {
     }
 
     /// Claims blocks, of which `under_way` changes are under way under no claim. Says whether the owner has them at once.
-    pub(super) fn claim(&mut self, stretch: Stretch, owner: Owner, under_way: u32) -> bool {
+    pub(crate) fn claim(&mut self, stretch: Stretch, owner: Owner, under_way: u32) -> bool {
         let waits_for = under_way + self.held.count(stretch) + self.claims.count(stretch);
         self.numbers += 1;
         self.claims.insert(stretch, self.numbers, Claim { owner, waits_for });
@@ -104,7 +102,7 @@ impl<T> Claims<T> {
     }
 
     /// A change is over that was under way under no claim. Gives the owners that have their blocks now.
-    pub(super) fn change_ended(&mut self, stretch: Stretch) -> Vec<Owner> {
+    pub(crate) fn change_ended(&mut self, stretch: Stretch) -> Vec<Owner> {
         self.one_less(stretch, 0)
     }
 
@@ -124,7 +122,7 @@ impl<T> Claims<T> {
     }
 
     /// The owner gives its blocks back. Gives the changes that go on, and the owners that have their blocks now.
-    pub(super) fn give_back(&mut self, owner: Owner) -> (Vec<T>, Vec<Owner>) {
+    pub(crate) fn give_back(&mut self, owner: Owner) -> (Vec<T>, Vec<Owner>) {
         let Some((stretch, number)) = self.by_owner.remove(&owner) else { return (Vec::new(), Vec::new()) };
         self.claims.remove(stretch, number);
         let over = self.held.take_of(stretch, |held_number, held| {
@@ -135,7 +133,7 @@ impl<T> Claims<T> {
     }
 
     /// Takes out changes that wait and are abandoned. Gives them, and the owners that have their blocks now.
-    pub(super) fn drop_held(&mut self, is_meant: impl Fn(&T) -> bool) -> (Vec<T>, Vec<Owner>) {
+    pub(crate) fn drop_held(&mut self, is_meant: impl Fn(&T) -> bool) -> (Vec<T>, Vec<Owner>) {
         let dropped = self.held.take_if(|held| is_meant(&held.change));
         let mut granted = Vec::new();
         let mut changes = Vec::new();
@@ -148,7 +146,7 @@ impl<T> Claims<T> {
 }
 
 /// The bytes of a change.
-fn stretch(volume: u32, start: u64, length: u64) -> Stretch {
+pub(crate) fn stretch(volume: u32, start: u64, length: u64) -> Stretch {
     Stretch { volume, start, end: start + length }
 }
 
@@ -156,93 +154,95 @@ fn overlap(one: Stretch, other: Stretch) -> bool {
     one.volume == other.volume && one.start.max(other.start) < one.end.min(other.end)
 }
 
-impl Core {
+impl Claims<(Origin, Submission)> {
     /// Has a change wait for claims if it has to, or gives it back.
-    pub(super) fn hold_for_claims(&mut self, origin: Origin, submission: Submission) -> Option<Submission> {
-        if self.claims.is_empty() || !submission.operation.is_write() {
+    pub(crate) fn hold_change(&mut self, origin: Origin, submission: Submission) -> Option<Submission> {
+        if self.is_empty() || !submission.operation.is_write() {
             return Some(submission);
         }
-        let (owner, bytes) =
-            ((origin.front_end, submission.token), stretch(origin.volume, submission.offset, submission.length.into()));
-        self.claims.hold(bytes, owner, (origin, submission)).map(|(_, submission)| submission)
+        let owner = (origin.front_end, submission.token);
+        let bytes = stretch(origin.volume, submission.offset, submission.length.into());
+        self.hold(bytes, owner, (origin, submission)).map(|(_, submission)| submission)
     }
 
-    /// Lets a submission that is in order on its way.
-    pub(super) fn submit_checked(&mut self, origin: Origin, submission: Submission) {
-        let Origin { front_end, volume, session, reader } = origin;
-        if self.volumes[volume].cache.is_some() {
-            debug_assert!(!matches!(submission.payload, Payload::Volume(_)), "what is read is not there");
-            return self.submit_to_cache(volume, (front_end, session), submission);
-        }
-        let asker = Asker::FrontEnd(front_end, submission.token);
-        let index = self.requests.insert(Request::new(asker, volume, session, submission, self.now));
-        if !self.hold(index, reader) {
-            self.begin(index, reader);
-        }
-    }
-
-    /// The front end at `seat` wants to change a part of these blocks under requests that it calls `token`. It hears of
-    /// `token` when it has them. O(requests under way).
-    pub(super) fn claim(&mut self, seat: &Seat, token: u64, offset: u64, length: u64) {
-        let (owner, bytes) = ((seat.index, token), stretch(seat.volume, offset, length));
-        let changes = self.requests.iter().filter(|(_, request)| {
-            request.operation.is_write()
-                && overlap(bytes, stretch(request.volume, request.offset, request.length.into()))
-                && request.asker.front_end().is_some_and(|owner| !self.claims.is_owned(owner))
-        });
-        let cached = self.volumes[seat.volume].cache.iter().flat_map(|cache| cache.changes());
-        let cached = cached.filter(|(owner, offset, length)| {
-            overlap(bytes, stretch(seat.volume, *offset, (*length).into())) && !self.claims.is_owned(*owner)
-        });
-        let under_way = changes.count() + cached.count();
-        if self.claims.claim(bytes, owner, under_way as u32) {
-            self.tell_owners(vec![owner]);
+    /// A front end wants to change a part of these bytes, under requests that it calls as the claim. It hears when it has them.
+    /// O(changes under way).
+    pub(crate) fn claim_for(
+        &mut self,
+        ground: &mut Ground,
+        owner: Owner,
+        bytes: Stretch,
+        changes: impl Iterator<Item = (Owner, Stretch)>,
+    ) {
+        let in_the_way = changes.filter(|&(owner, change)| overlap(bytes, change) && !self.is_owned(owner));
+        let under_way = in_the_way.count() as u32;
+        if self.claim(bytes, owner, under_way) {
+            ground.tell(owner);
         }
     }
 
-    /// The front end at `seat` has changed what it had claimed under the name `token`, or has given that up.
-    pub(super) fn give_back_claim(&mut self, seat: &Seat, token: u64) {
-        let (changes, owners) = self.claims.give_back((seat.index, token));
-        for (origin, submission) in changes {
-            self.submit_checked(origin, submission);
-        }
-        self.tell_owners(owners);
+    /// A front end has changed what it had claimed, or has given that up. Gives the changes that go on.
+    pub(crate) fn give_back_claim(&mut self, ground: &mut Ground, owner: Owner) -> Vec<(Origin, Submission)> {
+        let (changes, owners) = self.give_back(owner);
+        owners.into_iter().for_each(|owner| ground.tell(owner));
+        changes
     }
 
     /// A change of a front end's is over.
-    pub(super) fn change_ended(&mut self, volume: u32, owner: (u32, u64), offset: u64, length: u32) {
-        if !self.claims.is_empty() && !self.claims.is_owned(owner) {
-            let owners = self.claims.change_ended(stretch(volume, offset, length.into()));
-            self.tell_owners(owners);
+    pub(crate) fn answered(&mut self, ground: &mut Ground, owner: Owner, bytes: Stretch) {
+        if !self.is_empty() && !self.is_owned(owner) {
+            self.change_ended(bytes).into_iter().for_each(|owner| ground.tell(owner));
         }
     }
 
     /// Ends the changes that wait for claims and are abandoned.
-    pub(super) fn drop_held_for_claims(&mut self, is_meant: impl Fn(u32, u64) -> bool) {
-        if self.claims.is_empty() {
+    pub(crate) fn drop_abandoned(&mut self, ground: &mut Ground, is_meant: impl Fn(u32, u64) -> bool) {
+        if self.is_empty() {
             return;
         }
-        let (changes, owners) =
-            self.claims.drop_held(|(origin, submission)| is_meant(origin.front_end, submission.token));
+        let (changes, owners) = self.drop_held(|(origin, submission)| is_meant(origin.front_end, submission.token));
         for (origin, Submission { token, operation, length, payload, .. }) in changes {
             let finished = Finished { token, operation, length, result: Err(Errno::CANCELED), payload };
-            self.finished.push((origin.front_end, finished));
+            ground.answers.push((origin.front_end, finished));
         }
-        self.tell_owners(owners);
-    }
-
-    fn tell_owners(&mut self, owners: Vec<Owner>) {
-        for (front_end, token) in owners {
-            let (operation, payload) = (Operation::Flush, Payload::None);
-            self.finished.push((front_end, Finished { token, operation, length: 0, result: Ok(()), payload }));
-        }
+        owners.into_iter().for_each(|owner| ground.tell(owner));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::samples::{answers, ground, submission};
+    use crate::submission::Payload;
+    use plimsoll_core::Operation;
     use proptest::prelude::*;
+
+    /// Front end 1 claims bytes of which front end 2 changes some; front end 3 comes with two changes and a read.
+    ///
+    /// Planted breaks: a read waits; the owner is told at once; a change that waits and is abandoned is answered as done.
+    #[test]
+    fn a_claim_waits_for_earlier_changes_and_holds_later_ones() {
+        let ((mut ground, session), mut claims) = (ground(), Claims::default());
+        let bytes = stretch(0, 0, 8192);
+        let under_way =
+            [((2, 5), stretch(0, 4096, 4096)), ((2, 6), stretch(0, 8192, 4096)), ((2, 7), stretch(1, 0, 9))];
+        claims.claim_for(&mut ground, (1, 4), bytes, under_way.into_iter());
+        let origin = Origin { front_end: 3, volume: 0, session, reader: None };
+        let comes = |token, operation| Submission { token, ..submission(operation, 4096, 4096, Payload::None) };
+        let held = [comes(1, Operation::Trim), comes(2, Operation::Trim), comes(3, Operation::Read)]
+            .map(|submission| claims.hold_change(origin, submission).is_none());
+        assert_eq!(held, [true, true, false]);
+        assert!(claims.hold_change(Origin { front_end: 1, ..origin }, comes(4, Operation::Trim)).is_some());
+        assert_eq!(answers(&mut ground), []);
+        claims.answered(&mut ground, (2, 6), under_way[1].1);
+        claims.answered(&mut ground, (2, 5), under_way[0].1);
+        assert_eq!(answers(&mut ground), [(1, 4, true)]);
+        claims.drop_abandoned(&mut ground, |front_end, token| (front_end, token) == (3, 1));
+        assert_eq!(answers(&mut ground), [(3, 1, false)]);
+        let goes_on = claims.give_back_claim(&mut ground, (1, 4));
+        assert_eq!(goes_on.iter().map(|(_, submission)| submission.token).collect::<Vec<_>>(), [2]);
+        assert!(claims.is_empty() && answers(&mut ground).is_empty());
+    }
 
     /// What is done to the claims, and to the oracle: a list in the order of coming, in which each waits for those
     /// before.

@@ -1,11 +1,11 @@
 //! Reading ahead for the sessions of a volume: it drives `crate::read_ahead`.
 //!
 //! ```text
-//!   submit -> Reader::read --+--> alone: pieces -> scheduler, as if there were no reading ahead
+//!   Begin -> Reader::read ---+--> alone: pieces -> scheduler, as if there were no reading ahead
 //!                            +--> here: copied out of slots; what is under way is waited for <--+
 //!                            +--> a fetch: a request of the session -> scheduler -> slot --------+
 //!   after pump, while no read waits: Reader::next_ahead --> a fetch, likewise
-//!   a write, trim or write-zeroes --> Changes: reads of it go alone --> request_done: changed, cut off
+//!   a write, trim or write-zeroes --> Changes: reads of it go alone --> RequestDone: changed, cut off
 //! ```
 //!
 //! **Rule.** A fetch is a request of the session that reads, so that whatever holds for the session's requests holds
@@ -19,17 +19,18 @@
 //! In a volume in memory the bytes are there already, and what is read ahead is the permission of the device model to
 //! hand them out. Where tags name the causes of a block, nothing is read ahead: what is read ahead has no cause yet.
 
-use super::buffer::{Arena, Buffer, BufferClass};
-use super::core::Core;
-use super::error::EngineError;
+use super::asker::Asker;
+use super::ground::Ground;
+use super::next::Next;
 use super::request::Request;
-use super::seat::Seat;
-use super::slab::Slab;
-use super::status::ReadAheadStatus;
-use super::submission::{CacheBlock, Payload, Submission};
-use crate::backend::Backend;
-use crate::path::asker::Asker;
+use super::table::Table;
+use crate::backend::{Backend, Volume};
+use crate::buffer::{Arena, Buffer, BufferClass};
+use crate::by_volume::ByVolume;
 use crate::read_ahead::{Changes, Fetch, Figures, Found, Part, ReadAhead, Reader};
+use crate::slab::Slab;
+use crate::status::ReadAheadStatus;
+use crate::submission::{CacheBlock, Payload, Submission};
 use plimsoll_core::{AccountId, Class, Operation};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -40,17 +41,8 @@ const PLACES: usize = 64;
 /// Sessions that are looked at in one go for what they would like to read ahead.
 const LOOKS_MAX: usize = 16;
 
-/// What sessions of all volumes would like, and which of them have ended.
-#[derive(Default)]
-pub(super) struct Wishes {
-    /// Sessions that may have something to read ahead: volume, number.
-    wishing: VecDeque<(u32, u32)>,
-    /// Front ends that waited for nothing but what was read ahead for them.
-    pub(super) through: Vec<u32>,
-}
-
 /// What is read ahead in a volume.
-pub(super) struct VolumeReadAhead {
+struct VolumeReadAhead {
     settings: ReadAhead,
     sessions: Slab<Session>,
     /// Sessions that may read ahead: all others have nothing in their slots.
@@ -149,7 +141,7 @@ impl Session {
 }
 
 impl VolumeReadAhead {
-    pub(super) fn new(settings: ReadAhead) -> VolumeReadAhead {
+    fn new(settings: ReadAhead) -> VolumeReadAhead {
         let sessions = Slab::with_capacity(0);
         let (changes, closed) = (Changes::default(), Figures::default());
         let places = Vec::with_capacity(PLACES);
@@ -157,7 +149,7 @@ impl VolumeReadAhead {
     }
 
     /// Something has been written, trimmed or zeroed. O(places x slots).
-    pub(super) fn changed(&mut self, offset: u64, length: u32) {
+    fn changed(&mut self, offset: u64, length: u32) {
         self.changes.end(offset, length);
         for &number in &self.places {
             self.sessions[number].reader.changed(offset, length);
@@ -186,7 +178,7 @@ impl VolumeReadAhead {
         true
     }
 
-    pub(super) fn status(&self) -> ReadAheadStatus {
+    fn status(&self) -> ReadAheadStatus {
         let mut sum = self.closed;
         self.sessions.iter().for_each(|(_, session)| sum.add(session.reader.figures()));
         let memories = self.sessions.iter().filter(|(_, session)| session.memory.is_some()).count() as u64;
@@ -200,29 +192,51 @@ impl VolumeReadAhead {
     }
 }
 
-impl Core {
+/// What reading ahead has to know of a volume.
+#[derive(Clone, Copy)]
+pub(crate) struct AheadOf<'engine> {
+    pub(crate) number: u32,
+    pub(crate) volume: &'engine Volume,
+    /// A cache stands before it.
+    pub(crate) has_cache: bool,
+    /// Tags name the causes of its blocks, and there are levels above that have a use for them.
+    pub(crate) has_causes: bool,
+}
+
+/// Reading ahead in all volumes.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    volumes: ByVolume<VolumeReadAhead>,
+    /// Sessions that may have something to read ahead: volume, number.
+    wishing: VecDeque<(u32, u32)>,
+    /// Front ends that waited for nothing but what was read ahead for them.
+    pub(crate) through: Vec<u32>,
+}
+
+impl Ahead {
     /// Has `settings` hold for a volume that no front end uses; `None`: nothing is read ahead.
-    pub(super) fn set_read_ahead(&mut self, name: &str, settings: Option<ReadAhead>) -> Result<(), EngineError> {
-        let volume = self.volume(name)?;
-        let seat = &mut self.volumes[volume];
-        if seat.front_ends > 0 {
-            return Err(EngineError::VolumeInUse { name: name.to_owned(), front_ends: seat.front_ends });
-        }
-        // What is in memory and not held back is there already.
-        let is_slow = self.emulation.is_some() || !matches!(seat.volume.backend, Backend::Memory(_));
-        seat.read_ahead = settings.filter(|_| is_slow).map(|settings| Box::new(VolumeReadAhead::new(settings)));
-        Ok(())
+    pub(crate) fn set(&mut self, volume: u32, settings: Option<ReadAhead>) {
+        self.volumes.set(volume, settings.map(|settings| Box::new(VolumeReadAhead::new(settings))));
     }
 
-    /// A session begins to read, through the front end at `front_end`; its number, where its volume is read ahead.
-    pub(super) fn open_reader(&mut self, volume: u32, front_end: u32, account: AccountId) -> Option<u32> {
-        let seat = &mut self.volumes[volume];
-        let ahead = seat.read_ahead.as_deref_mut()?;
+    pub(crate) fn status(&self, volume: u32) -> Option<ReadAheadStatus> {
+        self.volumes.get(volume).map(VolumeReadAhead::status)
+    }
+
+    /// A session begins to read, through the front end at `front_end`; its number, where its volume is read ahead. `pool`: the account's.
+    pub(crate) fn open_reader(
+        &mut self,
+        (volume, size_bytes): (u32, u64),
+        front_end: u32,
+        account: AccountId,
+        pool: Option<AccountId>,
+    ) -> Option<u32> {
+        let ahead = self.volumes.get_mut(volume)?;
         Some(ahead.sessions.insert(Session {
             front_end,
             account,
-            pool: self.tree.get(account).and_then(|account| account.parent),
-            reader: Reader::new(ahead.settings, seat.volume.info().size_bytes),
+            pool,
+            reader: Reader::new(ahead.settings, size_bytes),
             has_place: false,
             memory: None,
             waiting: Vec::new(),
@@ -234,144 +248,191 @@ impl Core {
 
     /// Whether nothing is under way any more that was read ahead for the session that leaves its seat; if not, it is
     /// given up.
-    pub(super) fn reader_is_through(&mut self, seat: &Seat) -> bool {
-        let Some((number, session)) = self.session_of(seat) else { return true };
+    pub(crate) fn is_through(&mut self, table: &mut Table, volume: u32, reader: Option<u32>) -> bool {
+        let ahead = reader.zip(self.volumes.get_mut(volume));
+        let session = ahead.and_then(|(number, ahead)| Some((number, ahead.sessions.get_mut(number)?)));
+        let Some((number, session)) = session else { return true };
         if session.fetches > 0 && !std::mem::replace(&mut session.is_closing, true) {
             session.reader.close();
-            self.give_up_fetches(seat.volume, number);
+            give_up_fetches(table, volume, number);
             return false;
         }
         session.fetches == 0
     }
 
     /// A session reads no more, and nothing of it is under way.
-    pub(super) fn close_reader(&mut self, seat: &Seat) {
-        let Some(number) = seat.reader else { return };
-        let Some(ahead) = self.volumes[seat.volume].read_ahead.as_deref_mut() else { return };
+    pub(crate) fn close_reader(&mut self, volume: u32, reader: Option<u32>) {
+        let Some(number) = reader else { return };
+        let Some(ahead) = self.volumes.get_mut(volume) else { return };
         let Some(mut session) = ahead.sessions.remove(number) else { return };
         session.reader.close();
         ahead.closed.add(session.reader.figures());
         ahead.places.retain(|&other| other != number);
     }
 
-    fn session_of(&mut self, seat: &Seat) -> Option<(u32, &mut Session)> {
-        let number = seat.reader?;
-        let ahead = self.volumes[seat.volume].read_ahead.as_deref_mut()?;
-        Some((number, ahead.sessions.get_mut(number)?))
-    }
-
-    /// Marks what is read ahead for a session as abandoned. O(requests).
-    fn give_up_fetches(&mut self, volume: u32, number: u32) {
-        for index in 0..self.requests.places() as u32 {
-            let Some(request) = self.requests.get_mut(index) else { continue };
-            let is_fetch = matches!(request.asker, Asker::ReadAhead { session, .. } if session == number);
-            request.is_abandoned |= is_fetch && request.volume == volume;
-        }
-    }
-
-    /// The same, for the session that sits there. O(sessions + requests).
-    pub(super) fn give_up_fetches_for(&mut self, front_end: u32) {
-        for volume in 0..self.volumes.places() as u32 {
-            let ahead = self.volumes.get(volume).and_then(|seat| seat.read_ahead.as_deref());
-            let session = ahead.and_then(|ahead| ahead.sessions.iter().find(|(_, other)| other.front_end == front_end));
-            if let Some((number, _)) = session {
-                self.give_up_fetches(volume, number);
+    /// Marks what is read ahead for the session that sits there as abandoned. O(sessions + requests).
+    pub(crate) fn give_up_fetches_for(&mut self, table: &mut Table, front_end: u32) {
+        for (volume, ahead) in self.volumes.iter() {
+            if let Some((number, _)) = ahead.sessions.iter().find(|(_, other)| other.front_end == front_end) {
+                give_up_fetches(table, volume, number);
             }
         }
     }
 
     /// A request goes to its volume: until it is done, what it writes, trims or zeroes is left to the device.
-    pub(super) fn begin_change(&mut self, index: u32) {
-        let Request { operation, volume, offset, length, .. } = self.requests[index];
+    pub(crate) fn begin_change(&mut self, request: &Request) {
+        let Request { operation, volume, offset, length, .. } = *request;
         if operation.is_write()
-            && let Some(ahead) = self.volumes[volume].read_ahead.as_deref_mut()
+            && let Some(ahead) = self.volumes.get_mut(volume)
         {
             ahead.changes.begin(offset, length);
         }
     }
 
-    /// Takes a request of a session of a volume that is read ahead.
-    pub(super) fn submit_to_reader(&mut self, number: u32, index: u32) {
-        self.begin_change(index);
-        let request = &self.requests[index];
-        let volume = request.volume;
-        let seat = &mut self.volumes[volume];
-        let has_causes = seat.tags.is_some() && self.upper_levels.is_some();
-        let is_in_memory = matches!(seat.volume.backend, Backend::Memory(_));
-        // A volume in memory that had a cache a moment ago gets reads with buffers.
-        let is_meant = request.operation == Operation::Read && !has_causes;
-        let is_meant = is_meant && is_in_memory == matches!(request.payload, Payload::Volume(_));
-        let Some(ahead) = seat.read_ahead.as_deref_mut() else { return self.add_pieces(index) };
-        if !is_meant || ahead.changes.touch(request.offset, request.length) {
-            return self.add_pieces(index);
+    /// A request is done, and no front end has heard of it: what it wrote, trimmed or zeroed is read anew.
+    pub(crate) fn change_done(&mut self, request: &Request) {
+        let Request { operation, volume, offset, length, .. } = *request;
+        if operation.is_write()
+            && let Some(ahead) = self.volumes.get_mut(volume)
+        {
+            ahead.changed(offset, length);
         }
-        let found = ahead.sessions[number].reader.read(self.now, request.offset, request.length);
+    }
+
+    /// Takes a request of a session of a volume that is read ahead.
+    pub(crate) fn read(&mut self, ground: &mut Ground, table: &mut Table, of: AheadOf<'_>, number: u32, index: u32) {
+        let request = &table.requests[index];
+        self.begin_change(request);
+        let is_in_memory = matches!(of.volume.backend, Backend::Memory(_));
+        // A volume in memory that had a cache a moment ago gets reads with buffers.
+        let is_meant = request.operation == Operation::Read && !of.has_causes;
+        let is_meant = is_meant && is_in_memory == matches!(request.payload, Payload::Volume(_));
+        let Some(ahead) = self.volumes.get_mut(of.number) else { return ground.then(Next::Add(index)) };
+        if !is_meant || ahead.changes.touch(request.offset, request.length) {
+            return ground.then(Next::Add(index));
+        }
+        let found = ahead.sessions[number].reader.read(ground.now, request.offset, request.length);
         let fetch = match found {
-            Found::Alone => return self.add_pieces(index),
+            Found::Alone => return ground.then(Next::Add(index)),
             Found::Here(fetch) => fetch,
         };
         if let Some(fetch) = fetch
             && !ahead.take_place(number, is_in_memory)
         {
             ahead.sessions[number].reader.ended(fetch.slot, false);
-            return self.add_pieces(index);
+            return ground.then(Next::Add(index));
         }
         let class = request.class;
         let is_whole = ahead.sessions[number].hand_out(index, request);
         if let Some(fetch) = fetch {
-            self.begin_fetch(volume, number, fetch, class);
+            ahead.begin_fetch(ground, table, of, number, fetch, class);
         }
         if is_whole {
-            self.request_done(index);
+            ground.then(Next::RequestDone(index));
         }
-        self.list(volume, number);
+        self.list(of.number, number);
     }
 
     /// Remembers that a session may have something to read ahead.
     fn list(&mut self, volume: u32, number: u32) {
-        let ahead = self.volumes[volume].read_ahead.as_deref_mut();
+        let ahead = self.volumes.get_mut(volume);
         let Some(session) = ahead.and_then(|ahead| ahead.sessions.get_mut(number)) else { return };
         if !session.is_closing && !std::mem::replace(&mut session.is_listed, true) {
-            self.wishes.wishing.push_back((volume, number));
+            self.wishing.push_back((volume, number));
         }
     }
 
     /// Begins one fetch that no read waits for yet, if no read waits for the device. Says whether it did. O(slots).
-    pub(super) fn read_ahead(&mut self) -> bool {
-        for _ in 0..self.wishes.wishing.len().min(LOOKS_MAX) {
-            // What waits although the scheduler has named a time is held back by a rule, and not for the device.
-            let waits_for_device = self.ask_again.is_none() || self.bytes_left == 0;
-            if self.reads.sum().waiting > 0 && waits_for_device {
+    ///
+    /// `is_held_back`: what waits does so because the scheduler has named a time, and not for the device.
+    pub(crate) fn fetch_one<'engine>(
+        &mut self,
+        ground: &mut Ground,
+        table: &mut Table,
+        is_held_back: bool,
+        volume_of: impl Fn(u32) -> Option<AheadOf<'engine>>,
+    ) -> bool {
+        for _ in 0..self.wishing.len().min(LOOKS_MAX) {
+            if ground.reads.sum().waiting > 0 && !is_held_back {
                 return false;
             }
-            let Some((volume, number)) = self.wishes.wishing.pop_front() else { return false };
-            let Some(seat) = self.volumes.get_mut(volume) else { continue };
-            let ahead = seat.read_ahead.as_deref_mut();
-            let Some(session) = ahead.and_then(|ahead| ahead.sessions.get_mut(number)) else { continue };
+            let Some((volume, number)) = self.wishing.pop_front() else { return false };
+            let Some(of) = volume_of(volume) else { continue };
+            let Some(ahead) = self.volumes.get_mut(volume) else { continue };
+            let Some(session) = ahead.sessions.get_mut(number) else { continue };
             // A cache that came while the volume was used goes before what is read ahead.
-            if seat.cache.is_some() || !session.has_place {
+            if of.has_cache || !session.has_place {
                 session.is_listed = false;
                 continue;
             }
-            if self.reads.of(session.account).waiting > 0 {
-                self.wishes.wishing.push_back((volume, number));
+            if ground.reads.of(session.account).waiting > 0 {
+                self.wishing.push_back((volume, number));
                 continue;
             }
             session.is_listed = false;
-            let Some(fetch) = session.reader.next_ahead(self.now) else { continue };
-            self.begin_fetch(volume, number, fetch, Class::UNCLASSIFIED);
+            let Some(fetch) = session.reader.next_ahead(ground.now) else { continue };
+            ahead.begin_fetch(ground, table, of, number, fetch, Class::UNCLASSIFIED);
             self.list(volume, number);
             return true;
         }
         false
     }
 
-    /// Has a chunk read, as a request of the session, of the class that the read says which waits for it.
-    fn begin_fetch(&mut self, volume: u32, number: u32, fetch: Fetch, class: Class) {
-        let Fetch { slot, offset, length } = fetch;
-        let bytes = self.volume_bytes(volume, offset, length);
-        let Some(ahead) = self.volumes[volume].read_ahead.as_deref_mut() else { return };
+    /// A fetch has ended: a read that waits for it is answered, or reads by itself.
+    pub(crate) fn fetched(
+        &mut self,
+        ground: &mut Ground,
+        table: &mut Table,
+        volume: u32,
+        (number, slot): (u32, u32),
+        error: Option<Errno>,
+    ) {
+        // A cache that begins waits for fetches, too, and no other request may come to it.
+        ground.then(Next::CacheMoved(volume));
+        let Some(ahead) = self.volumes.get_mut(volume) else { return };
         let session = &mut ahead.sessions[number];
+        session.fetches -= 1;
+        let Session { memory, waiting, .. } = session;
+        if let (None, Some(memory)) = (error, &*memory) {
+            for WaitingPart { request, part } in waiting.iter().filter(|waiting| waiting.part.slot == slot) {
+                if let Some(target) = target_of(&table.requests[*request]) {
+                    // SAFETY: the fetch has ended; `check` found the payload to hold the whole request.
+                    unsafe { memory.copy(part, target) };
+                }
+            }
+        }
+        session.reader.ended(slot, error.is_none());
+        if session.is_closing && session.fetches == 0 {
+            self.through.push(session.front_end);
+        }
+        let waiting = &mut session.waiting;
+        while let Some(place) = waiting.iter().position(|waiting| waiting.part.slot == slot) {
+            let WaitingPart { request, .. } = waiting.swap_remove(place);
+            if error.is_some() {
+                waiting.retain(|other| other.request != request);
+                read_alone(ground, table, request);
+            } else if waiting.iter().all(|other| other.request != request) {
+                ground.then(Next::RequestDone(request));
+            }
+        }
+        self.list(volume, number);
+    }
+}
+
+impl VolumeReadAhead {
+    /// Has a chunk read, as a request of the session, of the class that the read says which waits for it.
+    fn begin_fetch(
+        &mut self,
+        ground: &mut Ground,
+        table: &mut Table,
+        of: AheadOf<'_>,
+        number: u32,
+        fetch: Fetch,
+        class: Class,
+    ) {
+        let Fetch { slot, offset, length } = fetch;
+        let bytes = of.volume.bytes_in_memory(offset, length).filter(|_| !of.has_cache);
+        let session = &mut self.sessions[number];
         session.fetches += 1;
         let payload = match (bytes, &mut session.memory) {
             (Some(bytes), _) => Payload::Volume(bytes),
@@ -380,52 +441,29 @@ impl Core {
         };
         let (token, operation, asker) = (0, Operation::Read, Asker::ReadAhead { session: number, slot });
         let submission = Submission { token, operation, offset, length, is_forced: false, class, payload };
-        let request = Request::new(asker, volume, session.account, submission, self.now);
-        let index = self.requests.insert(request);
-        self.add_pieces(index);
-    }
-
-    /// A fetch has ended: a read that waits for it is answered, or reads by itself.
-    pub(super) fn fetch_done(&mut self, volume: u32, number: u32, slot: u32, error: Option<Errno>) {
-        // A cache that begins waits for fetches, too, and no other request may come to it.
-        self.cache_has_work(volume);
-        let Some(ahead) = self.volumes[volume].read_ahead.as_deref_mut() else { return };
-        let session = &mut ahead.sessions[number];
-        session.fetches -= 1;
-        let mut waiting = std::mem::take(&mut session.waiting);
-        if let (None, Some(memory)) = (error, &session.memory) {
-            for WaitingPart { request, part } in waiting.iter().filter(|waiting| waiting.part.slot == slot) {
-                if let Some(target) = target_of(&self.requests[*request]) {
-                    // SAFETY: the fetch has ended; `check` found the payload to hold the whole request.
-                    unsafe { memory.copy(part, target) };
-                }
-            }
-        }
-        session.reader.ended(slot, error.is_none());
-        if session.is_closing && session.fetches == 0 {
-            self.wishes.through.push(session.front_end);
-        }
-        while let Some(place) = waiting.iter().position(|waiting| waiting.part.slot == slot) {
-            let WaitingPart { request, .. } = waiting.swap_remove(place);
-            if error.is_some() {
-                waiting.retain(|other| other.request != request);
-                self.read_alone(request);
-            } else if waiting.iter().all(|other| other.request != request) {
-                self.request_done(request);
-            }
-        }
-        let ahead = self.volumes[volume].read_ahead.as_deref_mut().expect("it was there a moment ago");
-        ahead.sessions[number].waiting = waiting;
-        self.list(volume, number);
-    }
-
-    /// What was read ahead for a request could not be read: it goes its own way.
-    fn read_alone(&mut self, index: u32) {
-        let request = &mut self.requests[index];
-        if request.is_abandoned {
-            request.error = Some(Errno::CANCELED);
-            return self.request_done(index);
-        }
-        self.add_pieces(index);
+        let request = Request::new(asker, of.number, session.account, submission, ground.now);
+        ground.then(Next::Add(table.requests.insert(request)));
     }
 }
+
+/// Marks what is read ahead for a session as abandoned. O(requests).
+fn give_up_fetches(table: &mut Table, volume: u32, number: u32) {
+    for index in 0..table.requests.places() as u32 {
+        let Some(request) = table.requests.get_mut(index) else { continue };
+        let is_fetch = matches!(request.asker, Asker::ReadAhead { session, .. } if session == number);
+        request.is_abandoned |= is_fetch && request.volume == volume;
+    }
+}
+
+/// What was read ahead for a request could not be read: it goes its own way.
+fn read_alone(ground: &mut Ground, table: &mut Table, index: u32) {
+    let request = &mut table.requests[index];
+    if request.is_abandoned {
+        request.error = Some(Errno::CANCELED);
+        return ground.then(Next::RequestDone(index));
+    }
+    ground.then(Next::Add(index));
+}
+
+#[cfg(test)]
+mod tests;

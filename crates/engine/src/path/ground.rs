@@ -1,0 +1,73 @@
+//! What every stage of a request's way stands on: the time, the books, and the two lists that stages write to.
+
+use super::next::{Agenda, Next};
+use crate::held_reads::HeldReads;
+use crate::meter::Meters;
+use crate::observed::Books;
+use crate::submission::{Finished, Payload};
+use crate::tap::Tap;
+use plimsoll_core::{AccountTree, Operation, Scheduler, Time};
+
+/// Bytes that this thread copies, zeroes or gives back in a turn, where volumes are in memory, before others are heard,
+/// and the piece that reaches it. To copy them to memory that was never written takes less than two milliseconds, and
+/// so does the one piece of a trim that is larger (16 MiB). What is in the processor's caches takes a tenth of that.
+pub(crate) const TURN_BYTES_MAX: u64 = 4 << 20;
+
+/// The time, the books, the steps to be done, and the answers to be handed out.
+pub(crate) struct Ground {
+    /// When this turn began.
+    pub(crate) now: Time,
+    /// Bytes that the thread may still work on in this turn.
+    pub(crate) bytes_left: u64,
+    pub(crate) tree: AccountTree,
+    pub(crate) meters: Meters,
+    /// The recorder of what comes and goes.
+    pub(crate) tap: Option<Tap>,
+    /// Reads that the scheduler keeps back.
+    pub(crate) reads: HeldReads,
+    agenda: Agenda,
+    /// Requests that are done, with their front ends, not yet handed out.
+    pub(crate) answers: Vec<(u32, Finished)>,
+}
+
+impl Ground {
+    pub(crate) fn new(now: Time, tree: AccountTree, answers_expected: usize) -> Ground {
+        Ground {
+            now,
+            bytes_left: TURN_BYTES_MAX,
+            meters: Meters::new(now),
+            tree,
+            tap: None,
+            reads: HeldReads::default(),
+            agenda: Agenda::default(),
+            answers: Vec::with_capacity(answers_expected),
+        }
+    }
+
+    /// A turn begins.
+    pub(crate) fn begin_turn(&mut self, now: Time) {
+        (self.now, self.bytes_left) = (now, TURN_BYTES_MAX);
+    }
+
+    /// Says what is to be done next.
+    pub(crate) fn then(&mut self, next: Next) {
+        self.agenda.push(next);
+    }
+
+    /// Takes the next step, if there is one.
+    pub(crate) fn take_next(&mut self) -> Option<Next> {
+        self.agenda.take()
+    }
+
+    /// Tells a front end that what it waits for, and calls by this name, has come.
+    pub(crate) fn tell(&mut self, (front_end, token): (u32, u64)) {
+        let (operation, payload) = (Operation::Flush, Payload::None);
+        self.answers.push((front_end, Finished { token, operation, length: 0, result: Ok(()), payload }));
+    }
+
+    /// The books that hear of a request that is only seen, together with the scheduler.
+    pub(crate) fn books<'engine>(&'engine mut self, scheduler: &'engine mut dyn Scheduler) -> Books<'engine> {
+        let Ground { meters, tap, reads, tree, .. } = self;
+        Books { scheduler, meters, tap: tap.as_mut(), reads, tree }
+    }
+}

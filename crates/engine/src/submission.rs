@@ -23,7 +23,8 @@ pub enum Payload {
     /// front end is attached, so the address holds as long as the front end lives. A write that is under way at the
     /// same time may show, whole or in part, as on any disk.
     Volume(VolumeBytes),
-    /// In a block of the volume's cache, which moves it itself, or where the engine reads ahead: no front end has these.
+    /// In a block of the volume's cache, which moves it itself, or where the engine reads ahead: no front end has
+    /// these.
     Cache(CacheBlock),
 }
 

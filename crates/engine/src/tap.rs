@@ -21,7 +21,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 /// Events of a request: it arrives, it completes.
 const EVENTS_PER_REQUEST: u64 = 2;
 
-/// A request as a scheduler gets it: a piece of at most 256 KiB of what a tenant asked for (of trims and write-zeroes more).
+/// A request as a scheduler gets it: a piece of at most 256 KiB of what a tenant asked for (of trims and write-zeroes
+/// more).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedRequest {
     /// When the scheduler got it, since the engine started. No earlier than that of the request before.

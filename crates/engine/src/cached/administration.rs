@@ -1,4 +1,5 @@
-//! What administrators do with a volume's cache while requests go on: begin and end it, empty it, another policy; and how it is.
+//! What administrators do with a volume's cache while requests go on: begin and end it, empty it, another policy; and
+//! how it is.
 
 mod detach;
 mod report;
@@ -49,8 +50,8 @@ impl VolumeCache {
 }
 
 impl VolumeCache {
-    /// Goes on to the next phase when this one is over; `name` is the volume's. `others_are_under_way` says whether the volume does what it was
-    /// asked before it had a cache. Says whether there is more to do.
+    /// Goes on to the next phase when this one is over; `name` is the volume's. `others_are_under_way` says whether the
+    /// volume does what it was asked before it had a cache. Says whether there is more to do.
     pub(super) fn look_at_phase(&mut self, name: &str, others_are_under_way: impl FnOnce() -> bool) -> bool {
         self.log_what_is_not_copied(name);
         self.answer_flushes(name);
@@ -88,7 +89,8 @@ impl VolumeCache {
         self.phase != before
     }
 
-    /// Begins to copy to the store what is dirty; `answer` hears of the end. Gives the number of passes after which it is over.
+    /// Begins to copy to the store what is dirty; `answer` hears of the end. Gives the number of passes after which it
+    /// is over.
     pub(crate) fn begin_flush(&mut self, answer: Option<Sender<Result<(), EngineError>>>) -> Result<u64, EngineError> {
         if self.stays && answer.is_some() {
             return Err(EngineError::Stopped);
@@ -103,8 +105,8 @@ impl VolumeCache {
         Ok(passes)
     }
 
-    /// Begins to empty it and to close it; later requests are held. With `may_lose` it is closed even if some of it stays
-    /// dirty.
+    /// Begins to empty it and to close it; later requests are held. With `may_lose` it is closed even if some of it
+    /// stays dirty.
     pub(crate) fn begin_emptying(
         &mut self,
         may_lose: bool,
@@ -175,7 +177,8 @@ impl VolumeCache {
         Ok(())
     }
 
-    /// It stays before its volume: a command that empties or flushes it hears that the engine is to end. Says whether requests go on again.
+    /// It stays before its volume: a command that empties or flushes it hears that the engine is to end. Says whether
+    /// requests go on again.
     pub(crate) fn keep(&mut self) -> bool {
         self.stays = true;
         self.flush_waiters.clear();
@@ -254,8 +257,8 @@ impl EngineHandle {
         self.call(|engine| engine.conductor.keep_caches())
     }
 
-    /// Begins to do so, and does not wait: it is done when [`CacheStatus::clean_passes`] is as much as what is answered, or nothing is
-    /// dirty.
+    /// Begins to do so, and does not wait: it is done when [`CacheStatus::clean_passes`] is as much as what is
+    /// answered, or nothing is dirty.
     ///
     /// # Errors
     /// There is no such volume, or it has no cache.

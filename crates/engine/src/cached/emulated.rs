@@ -11,8 +11,9 @@ use plimsoll_core::{Operation as Asked, Span, Time};
 use plimsoll_devices::{DeviceModel, DeviceRequest};
 
 impl FoundCache {
-    /// The same on a device that takes the time of `model`; what it is on must be a file in memory, since the engine's thread waits for
-    /// it. Replies that are later than `lateness_bound` are counted as late ([`CacheStatus::emulation`](crate::CacheStatus::emulation)).
+    /// The same on a device that takes the time of `model`; what it is on must be a file in memory, since the engine's
+    /// thread waits for it. Replies that are later than `lateness_bound` are counted as late
+    /// ([`CacheStatus::emulation`](crate::CacheStatus::emulation)).
     pub fn emulated(self, model: Box<dyn DeviceModel + Send>, lateness_bound: Span) -> FoundCache {
         FoundCache { emulation: Some(Emulation::new(model, lateness_bound)), ..self }
     }

@@ -269,8 +269,8 @@ impl VolumeCache {
             Action::Flush | Action::Trim => std::ptr::null_mut(),
         };
         let entry = self.device.entry(operation, data);
-        // SAFETY: the buffer is the machine's, which keeps it for this operation until it has ended; the machine and the open
-        // device are dropped only when nothing is under way (`look_at_phase`, `caches_are_closed`).
+        // SAFETY: the buffer is the machine's, which keeps it for this operation until it has ended; the machine and
+        // the open device are dropped only when nothing is under way (`look_at_phase`, `caches_are_closed`).
         unsafe { ring.push(entry, Owner::Cache(volume, operation.id)) }
     }
 
@@ -316,8 +316,8 @@ impl VolumeCache {
         }
     }
 
-    /// Marks requests as abandoned, by their front end and its name for them. `orphan` gives a number to one that cannot be taken back.
-    /// O(requests under way).
+    /// Marks requests as abandoned, by their front end and its name for them. `orphan` gives a number to one that
+    /// cannot be taken back. O(requests under way).
     pub(crate) fn abandon(&mut self, mut orphan: impl FnMut() -> u64, is_meant: impl Fn(u32, u64) -> bool) {
         for index in 0..self.requests.places() as u32 {
             let Some(request) = self.requests.get_mut(index) else { continue };

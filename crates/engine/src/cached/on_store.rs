@@ -146,8 +146,8 @@ impl VolumeCache {
         }
     }
 
-    /// Gives up what the store was to do under a request of this cache's volume, if that is for requests that are all abandoned, and no backend
-    /// has it.
+    /// Gives up what the store was to do under a request of this cache's volume, if that is for requests that are all
+    /// abandoned, and no backend has it.
     pub(crate) fn drop_on_store(&mut self, index: u32, request: &mut Request) {
         let is_in_scheduler = request.pieces == request.pieces_waiting;
         let Asker::Cache(first) = request.asker else { return };

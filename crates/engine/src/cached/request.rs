@@ -57,7 +57,8 @@ pub(super) struct CachedRequest {
     pub submitted: u32,
     /// Something was submitted.
     pub is_begun: bool,
-    /// A block was submitted that is answered before it is durable, and how many doubts there were when the first one was.
+    /// A block was submitted that is answered before it is durable, and how many doubts there were when the first one
+    /// was.
     pub loose_since: Option<u64>,
     /// Where a range of it begins that is under way and was long to look up.
     pub range_at: Option<u32>,
@@ -71,7 +72,8 @@ pub(super) struct CachedRequest {
     pub is_abandoned: bool,
     /// Its number if it was, while the cache was at work on it, and writes; until the cache is done with its blocks.
     pub orphan: Option<u64>,
-    /// Blocks that the store was to be asked about: the cache has heard that it failed, and the scheduler still has them.
+    /// Blocks that the store was to be asked about: the cache has heard that it failed, and the scheduler still has
+    /// them.
     pub in_scheduler: u32,
 }
 

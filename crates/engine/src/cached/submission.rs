@@ -35,7 +35,8 @@ impl Whose<'_> {
 }
 
 impl VolumeCache {
-    /// Submits what can be: O(lines log lines), and nothing as long as the cache has no room. Says whether anything was.
+    /// Submits what can be: O(lines log lines), and nothing as long as the cache has no room. Says whether anything
+    /// was.
     pub(super) fn submit_blocks(&mut self, tree: &AccountTree, tags: Option<&dyn BlockTags>) -> bool {
         let whose = Whose { tags, tree };
         let (round, mut has_submitted) = (self.waiting.round(), false);
@@ -153,8 +154,9 @@ impl VolumeCache {
         }
     }
 
-    /// How many whole blocks of a trim the cache has nothing of, if there are several one behind the other: they are one request of the store.
-    /// One of the larger ones of a request is looked up at a time, so that no turn of the thread takes long; 0 if it waits for that.
+    /// How many whole blocks of a trim the cache has nothing of, if there are several one behind the other: they are
+    /// one request of the store. One of the larger ones of a request is looked up at a time, so that no turn of the
+    /// thread takes long; 0 if it waits for that.
     fn range(&mut self, index: u32) -> Option<u32> {
         let request = &self.requests[index];
         let is_trim = matches!(request.operation, Operation::Trim | Operation::WriteZeroes);

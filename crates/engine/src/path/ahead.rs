@@ -156,9 +156,9 @@ impl VolumeReadAhead {
         }
     }
 
-    /// Gives a session a place, and memory if the volume itself is none, unless it has them. Says whether it has them now. A pool
-    /// gets one as long as it has fewer than are free (dynamic thresholds: Choudhury, Hahne, ToN 6(2), 1998): half of them at the
-    /// most, and never the last.
+    /// Gives a session a place, and memory if the volume itself is none, unless it has them. Says whether it has them
+    /// now. A pool gets one as long as it has fewer than are free (dynamic thresholds: Choudhury, Hahne, ToN 6(2),
+    /// 1998): half of them at the most, and never the last.
     fn take_place(&mut self, number: u32, is_in_memory: bool) -> bool {
         let Session { has_place, pool, .. } = self.sessions[number];
         if has_place {
@@ -223,7 +223,8 @@ impl Ahead {
         self.volumes.get(volume).map(VolumeReadAhead::status)
     }
 
-    /// A session begins to read, through the front end at `front_end`; its number, where its volume is read ahead. `pool`: the account's.
+    /// A session begins to read, through the front end at `front_end`; its number, where its volume is read ahead.
+    /// `pool`: the account's.
     pub(crate) fn open_reader(
         &mut self,
         (volume, size_bytes): (u32, u64),

@@ -162,7 +162,8 @@ impl Caches {
         self.timed.iter().filter_map(|&volume| self.volumes.get(volume)?.goes_on_at()).min()
     }
 
-    /// Requests under way that count as `session`'s, before all caches: the store may have nothing of them. O(requests under way).
+    /// Requests under way that count as `session`'s, before all caches: the store may have nothing of them. O(requests
+    /// under way).
     pub(crate) fn requests_of(&self, session: AccountId) -> usize {
         self.volumes.iter().map(|(_, cache)| cache.requests_of(session)).sum()
     }

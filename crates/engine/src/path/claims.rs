@@ -92,7 +92,8 @@ impl<T> Claims<T> {
         None
     }
 
-    /// Claims blocks, of which `under_way` changes are under way under no claim. Says whether the owner has them at once.
+    /// Claims blocks, of which `under_way` changes are under way under no claim. Says whether the owner has them at
+    /// once.
     pub(crate) fn claim(&mut self, stretch: Stretch, owner: Owner, under_way: u32) -> bool {
         let waits_for = under_way + self.held.count(stretch) + self.claims.count(stretch);
         self.numbers += 1;
@@ -165,8 +166,8 @@ impl Claims<(Origin, Submission)> {
         self.hold(bytes, owner, (origin, submission)).map(|(_, submission)| submission)
     }
 
-    /// A front end wants to change a part of these bytes, under requests that it calls as the claim. It hears when it has them.
-    /// O(changes under way).
+    /// A front end wants to change a part of these bytes, under requests that it calls as the claim. It hears when it
+    /// has them. O(changes under way).
     pub(crate) fn claim_for(
         &mut self,
         ground: &mut Ground,
@@ -219,7 +220,8 @@ mod tests {
 
     /// Front end 1 claims bytes of which front end 2 changes some; front end 3 comes with two changes and a read.
     ///
-    /// Planted breaks: a read waits; the owner is told at once; a change that waits and is abandoned is answered as done.
+    /// Planted breaks: a read waits; the owner is told at once; a change that waits and is abandoned is answered as
+    /// done.
     #[test]
     fn a_claim_waits_for_earlier_changes_and_holds_later_ones() {
         let ((mut ground, session), mut claims) = (ground(), Claims::default());
@@ -286,7 +288,8 @@ mod tests {
     }
 
     proptest! {
-        /// Planted breaks that were seen red: a claim does not wait for changes that wait; what is dropped is waited for.
+        /// Planted breaks that were seen red: a claim does not wait for changes that wait; what is dropped is waited
+        /// for.
         #[test]
         fn whoever_waits_does_so_for_those_who_came_before(steps in prop::collection::vec(step(), 1..60)) {
             let (mut claims, mut list, mut now_running) = (Claims::default(), Vec::<Entry>::new(), Vec::<u64>::new());

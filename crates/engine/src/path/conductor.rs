@@ -260,8 +260,8 @@ impl Conductor {
         self.ahead.give_up_fetches_for(&mut self.table, front_end);
     }
 
-    /// Tells the front end at `seat`, as of a request that it calls `token`, when nothing comes to its volume any more of what is abandoned
-    /// now.
+    /// Tells the front end at `seat`, as of a request that it calls `token`, when nothing comes to its volume any more
+    /// of what is abandoned now.
     pub(crate) fn wait_for_abandoned(&mut self, seat: &Seat, token: u64) {
         self.orphans.wait_for_abandoned(&mut self.ground, seat.volume, (seat.index, token));
     }

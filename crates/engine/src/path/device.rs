@@ -152,9 +152,9 @@ impl Device {
         };
         let offset = request.offset + u64::from(start);
         let entry = file.entry(piece.step, offset, length, data);
-        // SAFETY: the bytes lie in the request's payload, which the request owns until its last piece is done, in the piece's
-        // scratch buffer, which it gives back when it is done, or are static; the file is open as long as the volume,
-        // which is not removed while a front end is attached.
+        // SAFETY: the bytes lie in the request's payload, which the request owns until its last piece is done, in the
+        // piece's scratch buffer, which it gives back when it is done, or are static; the file is open as long as the
+        // volume, which is not removed while a front end is attached.
         unsafe { site.ring.push(entry, Owner::Piece(index)) }
     }
 

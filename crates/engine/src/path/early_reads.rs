@@ -1,7 +1,7 @@
 //! Reads that go to the device before the scheduler lets them.
 //!
-//! **Intuition.** Held reads should wait at their gates ([`HeldReads`](crate::HeldReads)). But a tenant that has no gate, or
-//! passes by it, can still fill the places of a loop device and stall all others.
+//! **Intuition.** Held reads should wait at their gates ([`HeldReads`](crate::HeldReads)). But a tenant that has no
+//! gate, or passes by it, can still fill the places of a loop device and stall all others.
 //!
 //! **The rule.** When more than [`REQUESTS_HELD_MAX`] requests wait, the oldest of the account with most goes
 //! **early**.
@@ -23,8 +23,8 @@ use plimsoll_core::Operation;
 /// Requests that may wait for the scheduler, of all accounts together. Of the loop device's 128 places a quarter is
 /// left to the accounts that are not held.
 pub const REQUESTS_HELD_MAX: u32 = 96;
-/// Pieces that an account may have had early before it is charged for no more. Each is remembered until the scheduler lets
-/// it go.
+/// Pieces that an account may have had early before it is charged for no more. Each is remembered until the scheduler
+/// lets it go.
 pub const EARLY_MAX: u32 = 4096;
 /// Stands for the scheduler of pieces that no scheduler was asked about. No count of schedulers comes so far.
 pub(crate) const NO_SCHEDULER: u32 = u32::MAX;
@@ -66,8 +66,9 @@ pub(crate) fn is_charged(ground: &Ground, table: &Table, index: u32) -> bool {
 }
 
 impl EarlyReads {
-    /// Sends pieces that the scheduler is not asked about. Where `leaves_places`, sends reads that wait, until few enough wait: only a mounted volume
-    /// with tenants needs places for accounts that are not held. Says whether anything was sent.
+    /// Sends pieces that the scheduler is not asked about. Where `leaves_places`, sends reads that wait, until few
+    /// enough wait: only a mounted volume with tenants needs places for accounts that are not held. Says whether
+    /// anything was sent.
     pub(crate) fn go(&mut self, ground: &mut Ground, table: &mut Table, leaves_places: bool) -> bool {
         let mut has_sent = !self.uncharged.is_empty();
         while let Some(index) = self.uncharged.pop() {

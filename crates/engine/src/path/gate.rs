@@ -6,8 +6,8 @@
 //!   PieceDone -> settle -> scheduler.request_completed
 //! ```
 //!
-//! A piece is added, dispatched and completed once, in this order. What the scheduler is not asked about, and what goes before it lets it
-//! go, has [`early_reads`](super::early_reads).
+//! A piece is added, dispatched and completed once, in this order. What the scheduler is not asked about, and what goes
+//! before it lets it go, has [`early_reads`](super::early_reads).
 
 use super::early_reads::{EarlyReads, NO_SCHEDULER, begins_to_wait, is_charged, waits_no_more};
 use super::ground::Ground;
@@ -118,8 +118,8 @@ impl Gate {
         }
     }
 
-    /// Another scheduler is about to be in charge: requests that wait move over in the order in which they came; those at the
-    /// device complete without it. `start_of` says where a volume begins on the device.
+    /// Another scheduler is about to be in charge: requests that wait move over in the order in which they came; those
+    /// at the device complete without it. `start_of` says where a volume begins on the device.
     pub(crate) fn hand_over(
         &mut self,
         ground: &mut Ground,

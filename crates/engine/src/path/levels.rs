@@ -1,4 +1,5 @@
-//! What is above the block layer, and the requests of an observed disk: both speak with the scheduler beside the pieces.
+//! What is above the block layer, and the requests of an observed disk: both speak with the scheduler beside the
+//! pieces.
 
 use super::ground::Ground;
 use crate::clock::Clock;

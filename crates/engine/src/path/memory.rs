@@ -4,7 +4,8 @@ use crate::buffer_memory::BufferMemory;
 use crate::seat::Seat;
 use plimsoll_core::{Span, Time};
 
-/// When a front end tries again that found no memory for a buffer: others, also of other engines, give it back when they like.
+/// When a front end tries again that found no memory for a buffer: others, also of other engines, give it back when
+/// they like.
 const TRY_AGAIN: Span = Span::from_millis(10);
 
 /// What the buffers of all connections are taken from, and the front ends that wait for some of it.
@@ -45,5 +46,44 @@ impl Memory {
     /// Takes the front ends that wait.
     pub(crate) fn take_waiting(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BufferClass;
+    use crate::buffer::Arena;
+    use crate::path::samples::{ground, memory_seat};
+
+    fn seat(index: u32) -> Seat {
+        let volume = memory_seat().volume;
+        let arena = Arena::new(&[BufferClass { bytes: 4096, count: 1 }], None).unwrap();
+        let (info, session) = (volume.info().clone(), ground().1);
+        Seat {
+            index,
+            volume: 0,
+            info,
+            session,
+            reader: None,
+            arena,
+            operations: 0,
+            requests: 0,
+            is_touched: false,
+            waits_for_memory: false,
+            _memory: None,
+        }
+    }
+
+    /// Planted breaks: a front end that waits comes twice; the time is that of the last one.
+    #[test]
+    fn front_ends_that_found_no_memory_try_again_once_and_together() {
+        let (mut memory, mut seats) = (Memory::new(BufferMemory::default()), [seat(3), seat(4)]);
+        let (begin, later) = (Time::ZERO, Time::ZERO + Span::from_millis(6));
+        memory.wait(begin, &mut seats[0]);
+        seats.iter_mut().for_each(|seat| memory.wait(later, seat));
+        assert_eq!(memory.try_again(), Some(begin + TRY_AGAIN));
+        assert_eq!([later, begin + TRY_AGAIN, later + TRY_AGAIN].map(|now| memory.is_time(now)), [false, true, false]);
+        assert_eq!((memory.take_waiting(), memory.take_waiting()), (vec![3, 4], vec![]));
     }
 }

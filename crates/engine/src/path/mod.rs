@@ -1,12 +1,12 @@
 //! The way of a request through the engine: stages with state of their own, and a conductor.
 //!
 //! ```text
-//!   front end --submit--> claims --> orphans --> cache, reading ahead --> cut (table) --> gate --> device --> completion
+//!   front end --submit--> claims --> orphans --> cache, reading ahead --> table: cut --> gate --> device --> answer
 //! ```
 //!
-//! **Rule.** A stage knows what it owns, the [ground](ground) that all stand on, and the [table](table) of what is under way. It does its part and
-//! says what is to be done [next](next). It calls no other stage. The [conductor] asks the stages in turn, and is the one place that knows
-//! the way of a request.
+//! **Rule.** A stage knows what it owns, the [ground](ground) that all stand on, and the [table](table) of what is
+//! under way. It does its part and says what is to be done [next](next). It calls no other stage. The [conductor] asks
+//! the stages in turn, and is the one place that knows the way of a request.
 //!
 //! | stage | what it owns |
 //! | --- | --- |

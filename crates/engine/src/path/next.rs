@@ -26,16 +26,22 @@ pub(crate) enum Next {
     RequestDone(u32),
     /// An abandoned write has ended.
     OrphanEnded(Orphan),
-    /// A front end has its answer to a change of so many bytes of a volume. `owner`: the front end, its name for the change.
+    /// A front end has its answer to a change of so many bytes of a volume. `owner`: the front end, its name for the
+    /// change.
     ChangeEnded { volume: u32, owner: (u32, u64), offset: u64, length: u32 },
     /// The cache of a volume, if it has one, may go on.
     CacheMoved(u32),
 }
 
-/// Steps to be done, depth first: what a step leads to is done before what was said beside it, in the order in which it was said.
+// Steps are moved on each request's way.
+const _: () = assert!(size_of::<Next>() <= 48);
+
+/// Steps to be done, depth first: what a step leads to is done before what was said beside it, in the order in which it
+/// was said.
 ///
-/// So steps follow each other as if each stage had called the next one. A stage that says "this piece is done, and that request begins" has all that
-/// comes of the first done before the second. Nothing is allocated once it has grown to the longest list of steps.
+/// So steps follow each other as if each stage had called the next one. A stage that says "this piece is done, and that
+/// request begins" has all that comes of the first done before the second. Nothing is allocated once it has grown to
+/// the longest list of steps.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     /// The next step stands last, but for those that were said since the last was taken.

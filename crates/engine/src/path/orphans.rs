@@ -1,7 +1,8 @@
 //! What becomes of requests that no front end waits for any more.
 //!
-//! **Intuition.** A client that has lost its connection connects again, and writes what was not answered once more, or something newer.
-//! What it had asked for before must not come after that. The same holds for an initiator that has aborted its commands.
+//! **Intuition.** A client that has lost its connection connects again, and writes what was not answered once more, or
+//! something newer. What it had asked for before must not come after that. The same holds for an initiator that has
+//! aborted its commands.
 //!
 //! **Rule.** What no backend has yet is dropped: its pieces end when the scheduler lets them go. A write that a backend
 //! is at work on cannot be taken back: it is an **orphan**. A request for some of its bytes waits until it is done. A
@@ -126,8 +127,8 @@ impl Orphans {
         self.hold(stretch_of(&table.requests[request]), request, reader)
     }
 
-    /// Marks requests as abandoned, by their front end and its name for them. Writes of theirs that a backend is at work on are orphans
-    /// from now on. O(requests and pieces under way).
+    /// Marks requests as abandoned, by their front end and its name for them. Writes of theirs that a backend is at
+    /// work on are orphans from now on. O(requests and pieces under way).
     pub(crate) fn abandon(&mut self, table: &mut Table, is_meant: impl Fn(u32, u64) -> bool) {
         let Table { requests, pieces, .. } = table;
         for index in 0..requests.places() as u32 {

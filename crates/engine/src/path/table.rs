@@ -8,7 +8,8 @@ use crate::slab::Slab;
 use plimsoll_core::{AccountId, Operation};
 use rustix::io::Errno;
 
-/// Requests and their pieces, by number. Nothing is allocated once it has grown to the largest number of requests under way.
+/// Requests and their pieces, by number. Nothing is allocated once it has grown to the largest number of requests under
+/// way.
 pub(crate) struct Table {
     pub(crate) requests: Slab<Request>,
     pub(crate) pieces: Slab<Piece>,

@@ -82,8 +82,8 @@ pub struct CacheStatus {
     pub dirty_units: u32,
     /// Units that another block could get; they are still readable.
     pub free_units: u32,
-    /// How far writes of new blocks are paced, per cent: 0 while there is room for all of them, 100 when as many come in
-    /// as the slow device takes.
+    /// How far writes of new blocks are paced, per cent: 0 while there is room for all of them, 100 when as many come
+    /// in as the slow device takes.
     pub paced_percent: u32,
     /// Requests that wait for the cache to take them, or the last of their blocks.
     pub waiting_requests: usize,
@@ -152,8 +152,8 @@ pub(crate) fn refused(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String
 }
 
 impl CacheStatus {
-    /// Why not all that is dirty could be copied to the slow device: what cannot be read of the cache of `volume`, what the slow device
-    /// refuses, and what can be done.
+    /// Why not all that is dirty could be copied to the slow device: what cannot be read of the cache of `volume`, what
+    /// the slow device refuses, and what can be done.
     pub fn not_clean(&self, volume: &str) -> String {
         let dirty = ByteCount(u64::from(self.dirty_units) * BLOCK_BYTES);
         let mut why = Vec::new();

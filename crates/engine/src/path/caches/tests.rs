@@ -1,4 +1,5 @@
-//! A cache before a volume in memory. The test does what the cache asks the volume for; nothing is handed to the kernel.
+//! A cache before a volume in memory. The test does what the cache asks the volume for; nothing is handed to the
+//! kernel.
 
 use super::*;
 use crate::cache::{CACHE_BYTES_MIN, CacheSettings, FoundCache};
@@ -100,7 +101,7 @@ fn a_miss_that_the_volume_cannot_read_fails() {
     assert_eq!((world.drive(), answers(&mut world.ground)), (vec![], vec![(FRONT_END, 7, false)]));
 }
 
-/// Planted break: a command finds a cache working that is closed.
+/// Planted break: a cache that is not closed yet is not in use.
 #[test]
 fn a_cache_is_closed_and_taken_away_with_what_it_holds() {
     let directory = tempfile::tempdir().unwrap();

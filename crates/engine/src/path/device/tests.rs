@@ -110,7 +110,8 @@ fn an_emulated_device_is_done_when_its_model_says_so() {
     }
 }
 
-/// A file of which the ring does first a part. The piece is an orphan: what waits for it goes on after all else about it is done.
+/// A file of which the ring does first a part. The piece is an orphan: what waits for it goes on after all else about
+/// it is done.
 ///
 /// Planted breaks: a part is taken for all of it; an orphan stays one.
 #[test]

@@ -120,8 +120,8 @@ fn a_piece_is_added_let_go_and_completed_once_in_this_order() {
     assert_eq!(world.table.pieces.len(), 0);
 }
 
-/// Planted breaks: a read goes early where no tenant is held; an early read is settled before the scheduler lets it go; it is sent a
-/// second time then.
+/// Planted breaks: a read goes early where no tenant is held; an early read is settled before the scheduler lets it go;
+/// it is sent a second time then.
 #[test]
 fn the_oldest_read_goes_early_when_too_many_wait_and_is_settled_when_the_scheduler_lets_it_go() {
     let mut world = World::new();
@@ -149,7 +149,8 @@ fn a_session_that_owes_too_much_is_not_charged_for_more_reads() {
     assert_eq!((world.table.pieces.len(), world.scheduler.take_heard()), (1, vec![]));
 }
 
-/// Planted breaks: what is at the device moves over, too; the end of it is told to the new scheduler; what went early is owed for ever.
+/// Planted breaks: what is at the device moves over, too; the end of it is told to the new scheduler; what went early
+/// is owed for ever.
 #[test]
 fn what_waits_moves_over_to_another_scheduler_and_what_is_at_the_device_ends_without_it() {
     let mut world = World::new();

@@ -1,8 +1,8 @@
 //! Stretches of volumes, found by what they have bytes in common with.
 //!
-//! **Rule.** They stand in the order of volume, size and start, sizes as powers of two. Of one size, those that reach into a stretch begin in
-//! it, or less than that power before it: they stand side by side. Finding them is O(log n) for each size that there is (33 at the most,
-//! few in truth), and O(1) for each that is found.
+//! **Rule.** They stand in the order of volume, size and start, sizes as powers of two. Of one size, those that reach
+//! into a stretch begin in it, or less than that power before it: they stand side by side. Finding them is O(log n) for
+//! each size that there is (33 at the most, few in truth), and O(1) for each that is found.
 //!
 //! **Complication.** One with a length that is no power of two may begin there and end before the stretch. Such
 //! neighbours are looked at, too.
@@ -108,7 +108,8 @@ impl<T> Stretches<T> {
         count
     }
 
-    /// Of those that have bytes in common with `stretch`, takes out what `is_over`, by number; gives it in the order of the numbers.
+    /// Of those that have bytes in common with `stretch`, takes out what `is_over`, by number; gives it in the order of
+    /// the numbers.
     pub(crate) fn take_of(&mut self, stretch: Stretch, mut is_over: impl FnMut(u64, &mut T) -> bool) -> Vec<T> {
         let mut over = Vec::new();
         self.visit(stretch, |place, value| {
@@ -143,7 +144,8 @@ mod tests {
     }
 
     proptest! {
-        /// Planted breaks that were seen red: the first place that is looked at is one too late; the volume is of no account.
+        /// Planted breaks that were seen red: the first place that is looked at is one too late; the volume is of no
+        /// account.
         #[test]
         fn it_finds_what_a_look_at_all_finds(
             stretches in prop::collection::vec((stretch(1), any::<bool>()), 0..40),

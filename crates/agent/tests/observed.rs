@@ -37,6 +37,7 @@ fn ends_well(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
+/// Promise: tenants-observed.
 #[test]
 fn what_is_seen_is_charged_to_who_caused_it_and_to_the_others() {
     for kind in KINDS {
@@ -61,6 +62,7 @@ fn what_is_seen_is_charged_to_who_caused_it_and_to_the_others() {
     }
 }
 
+/// Promise: tenants-observed.
 #[test]
 fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
     unless_a_lease_runs_out(|| {
@@ -103,6 +105,7 @@ fn a_direct_writer_beyond_its_limit_waits_too() {
 }
 
 /// The disk is not ours and holds no read back: a tenant beyond its limit waits before its next read.
+/// Promise: tenants-observed.
 #[test]
 fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
     unless_a_lease_runs_out(|| {
@@ -128,6 +131,7 @@ fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
 /// descriptor it is.
 ///
 /// Broken on purpose and seen red: the block device's own number alone.
+/// Promise: tenants-observed.
 #[test]
 fn calls_by_descriptor_wait_on_btrfs_too() {
     unless_a_lease_runs_out(|| {

@@ -107,6 +107,7 @@ mod tests {
 
     /// A thread is putting one in, and stays there. Broken on purpose and seen red: the engine waits for the lock (a
     /// test that hangs).
+    /// Promise: volume-no-spinning.
     #[test]
     fn whoever_takes_waits_for_nobody_and_is_told_once_more() {
         let (sender, receiver) = commands().unwrap();
@@ -123,6 +124,7 @@ mod tests {
     }
 
     /// Broken on purpose and seen red: an engine that has ended leaves the list as it is.
+    /// Promise: volume-panic.
     #[test]
     fn an_engine_that_has_ended_refuses_and_drops_what_it_has_not_done() {
         let (sender, receiver) = commands().unwrap();

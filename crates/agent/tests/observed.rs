@@ -1,4 +1,4 @@
-//! A disk that is not ours: its requests are seen, its tenants are held at their gates.
+//! An observed disk: its requests are seen, its tenants are held at their gates.
 //!
 //! Planted breaks that turned a test red: requests that are seen and not handed to the engine; I/O of no tenant
 //! charged to a tenant; direct writes that do not ask the gates; words of readers that never close; words of readers
@@ -104,7 +104,7 @@ fn a_direct_writer_beyond_its_limit_waits_too() {
     });
 }
 
-/// The disk is not ours and holds no read back: a tenant beyond its limit waits before its next read.
+/// An observed disk holds no read back: a tenant beyond its limit waits before its next read.
 /// Promise: tenants-observed.
 #[test]
 fn a_reader_beyond_its_limit_waits_until_it_has_paid() {

@@ -1,4 +1,4 @@
-//! A disk that is not ours where no BPF program tells causes: tenants are charged for what their processes submit.
+//! An observed disk where no BPF program tells causes: tenants are charged for what their processes submit.
 //!
 //! Planted breaks that turned a test red: children that do not inherit; reads that are not told; requests of submitters
 //! that do not ask the gates; a process that has ended stays a task.

@@ -172,6 +172,7 @@ mod tests {
         ])
     }
 
+    /// Planted break: a line ends behind column 120, red.
     #[test]
     fn a_table_has_a_row_a_scenario_and_its_notes_as_footnotes() {
         let long = "word ".repeat(30);
@@ -187,6 +188,8 @@ mod tests {
         assert!(complaints_of(GOOD).is_empty(), "{:?}", complaints_of(GOOD));
     }
 
+    /// Planted breaks: a scenario with fewer claims passes, a missed claim without bold passes, two lines of a scenario
+    /// pass; each red.
     #[test]
     fn planted_lines_that_break_a_rule_are_found() {
         let cases = [

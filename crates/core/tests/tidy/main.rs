@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | files and crates | `lengths`, `crate_floors`, `folder_floors`, `circles`, `unsafe_code` |
 //! | types | `impls`, `fields`, `type_names` |
-//! | texts | `comments`, `words` with `pronouns`, `machine_paths` |
+//! | texts | `comments`, `words` with `pronouns`, `terms`, `machine_paths` |
 //! | pages | `registries`, `promises`, `generated`, `figures`, `code_paths` |
 //!
 //! The rules share `tree`, which reads files; `lexer`, `krate`, `facts` and `literals`, which read Rust; and
@@ -30,6 +30,7 @@ mod machine_paths;
 mod promises;
 mod pronouns;
 mod registries;
+mod terms;
 mod tree;
 mod type_names;
 mod unsafe_code;

@@ -231,6 +231,8 @@ mod tests {
         assert!(complaints.is_empty(), "{complaints:?}");
     }
 
+    /// Planted breaks: proofs are not looked at, only proofs that are not there are found, an empty text or one of 161
+    /// characters passes; each red.
     #[test]
     fn planted_rows_that_break_a_rule_are_found() {
         let long = "x".repeat(PROMISE_CHARACTERS_MAX + 1);
@@ -265,6 +267,7 @@ mod tests {
         }
     }
 
+    /// Planted breaks: unknown ids pass, a test that a row does not list passes; each red.
     #[test]
     fn planted_ids_that_no_row_has_are_found() {
         let unknown = format!("{TEST}/// Promise: a-nine.\n#[test]\nfn f() {{}}\n");
@@ -286,6 +289,7 @@ mod tests {
         assert_eq!(complaints(&texts), ["PROMISES.md does not link docs/promises/a.md"]);
     }
 
+    /// Planted break: rows stay as they are, red.
     #[test]
     fn proofs_are_written_from_the_tests_that_name_an_id() {
         let good = house_of(ROWS, TEST);

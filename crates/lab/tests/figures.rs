@@ -14,6 +14,15 @@ fn run(name: &str) -> Report {
     experiment::run(&scenario, &SimHost, 1, &|| {}).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// How many claims held, and how many there are, as `docs/figures/split.json` says.
+fn on_the_page(name: &str) -> (u64, u64) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures/split.json");
+    let figures: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let figure = figures.as_array().unwrap().iter().find(|figure| figure["scenario"] == name).unwrap();
+    (figure["held"].as_u64().unwrap(), figure["claims"].as_u64().unwrap())
+}
+
+/// Planted break: the page has a claim less that held, red.
 /// Promise: lab-motivation.
 #[test]
 fn fast_scenarios_hold_and_take_the_same_course_twice() {
@@ -21,6 +30,9 @@ fn fast_scenarios_hold_and_take_the_same_course_twice() {
         let (first, second) = (run(name), run(name));
         let failed: Vec<&str> = first.failed().map(|row| row.name.as_str()).collect();
         assert!(failed.is_empty(), "{name}: {failed:?}");
+        let claims: Vec<bool> = first.rows.iter().filter_map(|row| row.holds).collect();
+        let held = claims.iter().filter(|holds| **holds).count();
+        assert_eq!((held as u64, claims.len() as u64), on_the_page(name), "{name}: docs/figures");
         let text = |report: &Report| serde_json::to_string(report).unwrap();
         assert_eq!(text(&first), text(&second), "{name}");
         assert!(!first.hashes.is_empty(), "{name} has a number for its course");

@@ -5,13 +5,14 @@
 
 use plimsoll_core::Operation;
 use plimsoll_protocols::iscsi::chap::{CHALLENGE_BYTES, Challenge};
-use plimsoll_protocols::iscsi::login::{Login, Step as LoginStep};
+use plimsoll_protocols::iscsi::login::{Login, LoginStep};
 use plimsoll_protocols::iscsi::pdu::{Digests, Frame, HEADER_BYTES, encode, opcode};
 use plimsoll_protocols::iscsi::{Chap, Credentials};
 use plimsoll_protocols::scsi::extents::Extent;
 use plimsoll_protocols::scsi::inquiry::TRANSFER_BYTES_MAX;
 use plimsoll_protocols::scsi::{
-    Answer, CDB_BYTES, Geometry, Identity, Job, LogicalUnit, NexusId, Outcome, Place, PortName, Progress, Status, Step,
+    Answer, CDB_BYTES, Geometry, Identity, Job, JobProgress, LogicalUnit, NexusId, Outcome, Place, PortName, Status,
+    Step,
 };
 
 /// Data of one PDU that are received here, bytes.
@@ -71,7 +72,7 @@ fn take_login(login: &mut Login, frame: &Frame<'_>) -> bool {
             assert_ne!(answer.header.0[36], 0);
             false
         }
-        LoginStep::Negotiated(negotiated) => {
+        LoginStep::LoggedIn(negotiated) => {
             assert_ne!(negotiated.target.as_deref(), Some("kept"), "nobody here knows the secret");
             assert!((512..=0xff_ffff).contains(&negotiated.parameters.initiator_data_bytes_max));
             assert!((512..=TRANSFER_BYTES_MAX).contains(&negotiated.parameters.burst_bytes_max));
@@ -154,7 +155,7 @@ fn work(unit: &mut LogicalUnit, job: Job, sent: &[u8], volume: &mut [u8]) -> boo
     assert!(job.data_out_bytes <= TRANSFER_BYTES_MAX);
     let mut data: Vec<u8> =
         sent.iter().copied().chain(std::iter::repeat(0)).take(job.data_out_bytes as usize).collect();
-    let progress = Progress::new(job, &data);
+    let progress = JobProgress::new(job, &data);
     // As the front end does: the block is repeated through the buffer.
     if data.len() == BLOCK_BYTES as usize {
         data = data.repeat(SCRATCH_BLOCKS);
@@ -170,7 +171,7 @@ const SCRATCH_BLOCKS: usize = 128;
 /// Steps of a job at the most: an UNMAP of 256 extents.
 const STEPS_MAX: u32 = 300;
 
-fn run(mut progress: Progress, data: &mut [u8], volume: &mut [u8]) -> Result<(), Answer> {
+fn run(mut progress: JobProgress, data: &mut [u8], volume: &mut [u8]) -> Result<(), Answer> {
     let mut steps = 0;
     while let Step::Volume { operation, offset, length, place } = progress.next() {
         steps += 1;

@@ -3,9 +3,10 @@
 //! The fuzz targets call these functions, and so does an ordinary test that replays the corpus and mutations of it
 //! (`crates/protocols/tests/corpus.rs`). Each says whether the bytes kept to the protocol to their end.
 
-use plimsoll_protocols::nbd::handshake::{Ended, OPTIONS_MAX, Step};
+use plimsoll_protocols::nbd::handshake::{Ended, HandshakeStep, OPTIONS_MAX};
+use plimsoll_protocols::nbd::limits::PAYLOAD_BYTES_MAX;
 use plimsoll_protocols::nbd::replies::{Progress, Replies};
-use plimsoll_protocols::nbd::wire::{PAYLOAD_BYTES_MAX, REQUEST_BYTES};
+use plimsoll_protocols::nbd::wire::REQUEST_BYTES;
 use plimsoll_protocols::nbd::{Command, ExportInfo, Handshake, Request};
 
 /// Output of one option at the most, bytes: the two exports here need far less.
@@ -34,13 +35,13 @@ pub fn handshake(bytes: &[u8]) -> bool {
     let in_pieces = conduct(bytes, piece_bytes);
     let at_once = conduct(bytes, bytes.len().max(1));
     assert_eq!(in_pieces, at_once);
-    !matches!(at_once.1, Step::Ended(ended) if ended != Ended::Aborted)
+    !matches!(at_once.1, HandshakeStep::Ended(ended) if ended != Ended::Aborted)
 }
 
 /// Output, last step, and how many bytes were taken.
-fn conduct(bytes: &[u8], piece_bytes: usize) -> (Vec<u8>, Step, usize) {
+fn conduct(bytes: &[u8], piece_bytes: usize) -> (Vec<u8>, HandshakeStep, usize) {
     let (exports, mut handshake, mut output) = (exports(), Handshake::new(), Vec::new());
-    let (mut taken_bytes, mut last, mut output_count) = (0, Step::NeedsBytes(4), 0);
+    let (mut taken_bytes, mut last, mut output_count) = (0, HandshakeStep::NeedsBytes(4), 0);
     for mut piece in bytes.chunks(piece_bytes) {
         while !piece.is_empty() {
             let (output_bytes, given_bytes) = (output.len(), piece.len());
@@ -49,7 +50,7 @@ fn conduct(bytes: &[u8], piece_bytes: usize) -> (Vec<u8>, Step, usize) {
             assert!(output.len() - output_bytes <= OUTPUT_BYTES_MAX);
             output_count += u32::from(output.len() > output_bytes);
             match last {
-                Step::NeedsBytes(missing) => assert!(missing > 0 && given_bytes > piece.len()),
+                HandshakeStep::NeedsBytes(missing) => assert!(missing > 0 && given_bytes > piece.len()),
                 _ => return (output, last, taken_bytes),
             }
         }

@@ -13,13 +13,11 @@
 //!                    ^ page-aligned                                   ^ page-aligned
 //! ```
 
-use super::buffer_memory::{BufferMemory, OWN_BYTES};
+use super::buffer_memory::{BufferMemory, HEADROOM_BYTES, OWN_BYTES};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
 use std::ptr::NonNull;
 
-/// Bytes before the data of every buffer that a front end may use for a header; one page, so that data stays aligned.
-pub const HEADROOM_BYTES: usize = 4096;
 /// Slots of this size or more give their memory back to the kernel when they are given back, bytes: they are rare, and
 /// one kept warm would cost more than all small ones together.
 const RETURNED_BYTES_MIN: u32 = 4 << 20;

@@ -19,13 +19,14 @@
 //!
 //! It is counted when memory is taken from the kernel or given back, which busy connections seldom do.
 
-use super::buffer::HEADROOM_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// The least that may be had, bytes: a volume alone gets half of it, and needs some for its largest request, which is 32 MiB.
 pub const BUFFER_BYTES_MIN: u64 = 128 << 20;
+/// Bytes before the data of every buffer that a front end may use for a header; one page, so that data stays aligned.
+pub const HEADROOM_BYTES: usize = 4096;
 /// Bytes of buffers that a connection always has: one of 64 KiB with its headroom, so it is never quite without.
 pub(super) const OWN_BYTES: u64 = HEADROOM_BYTES as u64 + (64 << 10);
 /// Memory of a connection, bytes: what it receives into, the small answers that may wait, and [`OWN_BYTES`].

@@ -1,4 +1,5 @@
-//! The entry functions of the fuzz targets for NBD and iSCSI in an ordinary test: on their corpus, on mutations of it, and on anything.
+//! The entry functions of the fuzz targets for NBD and iSCSI in an ordinary test: on their corpus, on mutations of it,
+//! and on anything.
 
 #[path = "../../../fuzz/corpus_tests.rs"]
 mod corpus;

@@ -1,9 +1,10 @@
 //! The FUSE protocol against the kernel's own layout, hostile bytes, and a corpus that the fuzz target shares.
 
-use plimsoll_protocols::fuse::reply::{FileAttributes, PROTOCOL_MINOR_NEWEST, Reply};
-use plimsoll_protocols::fuse::wire::{
-    AllocateMode, Call, Offer, PAYLOAD_BYTES_MAX, Request, WRITE_PREFIX_BYTES, WireError,
-};
+use plimsoll_protocols::fuse::error::WireError;
+use plimsoll_protocols::fuse::limits::{PAYLOAD_BYTES_MAX, WRITE_PREFIX_BYTES};
+use plimsoll_protocols::fuse::offer::{Offer, PROTOCOL_MINOR_NEWEST};
+use plimsoll_protocols::fuse::reply::{FileAttributes, Reply};
+use plimsoll_protocols::fuse::wire::{AllocateMode, Call, FuseRequest};
 use proptest::prelude::*;
 use rustix::io::Errno;
 use std::path::Path;
@@ -37,7 +38,7 @@ fn init_fields(major: u32, minor: u32, flags: u32) -> Vec<u8> {
 }
 
 fn parsed(opcode: u32, fields: &[u8]) -> Call {
-    Request::parse(&request(opcode, 1, fields)).expect("a well-formed request").call
+    FuseRequest::parse(&request(opcode, 1, fields)).expect("a well-formed request").call
 }
 
 fn u32_of(reply: &Reply, at: usize) -> u32 {
@@ -108,7 +109,7 @@ fn a_write_brings_exactly_its_payload() {
     let write = |announced: u32, brought: usize| {
         let mut fields = transfer_fields(4096, announced);
         fields.extend(vec![7; brought]);
-        Request::parse(&request(16, 1, &fields))
+        FuseRequest::parse(&request(16, 1, &fields))
     };
     assert_eq!(write(512, 512).map(|request| request.call), Ok(Call::Write { offset: 4096, length: 512 }));
     let expected = WRITE_PREFIX_BYTES + 512;
@@ -122,23 +123,23 @@ fn a_write_brings_exactly_its_payload() {
 
 #[test]
 fn what_is_wrong_is_said_and_answered() {
-    let errno_of = |error: WireError| u32_of(&error.reply().expect("a reply"), 4).wrapping_neg() as i32;
+    let errno_of = |error: WireError| u32_of(&Reply::refusal(&error).expect("a reply"), 4).wrapping_neg() as i32;
     let good = request(15, 1, &transfer_fields(0, 4096));
     for cut in 0..40 {
-        let error = Request::parse(&good[..cut]).unwrap_err();
+        let error = FuseRequest::parse(&good[..cut]).unwrap_err();
         assert_eq!(error, WireError::Header { got: cut });
-        assert!(error.reply().is_none(), "nobody to answer");
+        assert!(Reply::refusal(&error).is_none(), "nobody to answer");
     }
-    let error = Request::parse(&good[..79]).unwrap_err();
+    let error = FuseRequest::parse(&good[..79]).unwrap_err();
     assert_eq!(error.to_string(), "FUSE request 77 says that it has 80 bytes, got 79");
     assert_eq!(errno_of(error), Errno::INVAL.raw_os_error());
-    let error = Request::parse(&request(15, 1, &[0; 39])).unwrap_err();
+    let error = FuseRequest::parse(&request(15, 1, &[0; 39])).unwrap_err();
     assert_eq!(error.to_string(), "FUSE request 77 (operation 15) has 79 bytes, expected 80");
     assert_eq!(errno_of(error), Errno::INVAL.raw_os_error());
-    let error = Request::parse(&request(15, 2, &transfer_fields(0, 4096))).unwrap_err();
+    let error = FuseRequest::parse(&request(15, 2, &transfer_fields(0, 4096))).unwrap_err();
     assert_eq!(error.to_string(), "FUSE request 77 is for node 2, the only one is 1");
     assert_eq!(errno_of(error), Errno::STALE.raw_os_error());
-    let error = Request::parse(&request(15, 1, &transfer_fields(0, u32::MAX))).unwrap_err();
+    let error = FuseRequest::parse(&request(15, 1, &transfer_fields(0, u32::MAX))).unwrap_err();
     assert_eq!(error.to_string(), "FUSE request 77 asks for 4294967295 bytes, allowed are at most 262144");
 }
 
@@ -194,7 +195,7 @@ fn the_corpus_is_what_its_names_say() {
     for entry in std::fs::read_dir(&corpus).expect("the corpus is part of the repository") {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let outcome = Request::parse(&std::fs::read(&path).unwrap());
+        let outcome = FuseRequest::parse(&std::fs::read(&path).unwrap());
         match outcome {
             Ok(_) => counts.0 += 1,
             Err(_) => counts.1 += 1,
@@ -207,8 +208,8 @@ fn the_corpus_is_what_its_names_say() {
 proptest! {
     #[test]
     fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        if let Err(error) = Request::parse(&bytes) {
-            prop_assert_eq!(error.reply().is_none(), bytes.len() < 40);
+        if let Err(error) = FuseRequest::parse(&bytes) {
+            prop_assert_eq!(Reply::refusal(&error).is_none(), bytes.len() < 40);
         }
     }
 
@@ -216,15 +217,15 @@ proptest! {
     #[test]
     fn what_parses_is_within_bounds(opcode in 0u32..60, fields in proptest::collection::vec(any::<u8>(), 0..120)) {
         let bytes = request(opcode, 1, &fields);
-        match Request::parse(&bytes) {
-            Ok(Request { unique, call: Call::Write { length, .. } }) => {
+        match FuseRequest::parse(&bytes) {
+            Ok(FuseRequest { unique, call: Call::Write { length, .. } }) => {
                 prop_assert_eq!((unique, WRITE_PREFIX_BYTES + length as usize), (77, bytes.len()));
             }
-            Ok(Request { unique, call: Call::Read { length, .. } }) => {
+            Ok(FuseRequest { unique, call: Call::Read { length, .. } }) => {
                 prop_assert_eq!((unique, length <= PAYLOAD_BYTES_MAX), (77, true));
             }
-            Ok(Request { unique, .. }) => prop_assert_eq!(unique, 77),
-            Err(error) => prop_assert!(error.reply().is_some()),
+            Ok(FuseRequest { unique, .. }) => prop_assert_eq!(unique, 77),
+            Err(error) => prop_assert!(Reply::refusal(&error).is_some()),
         }
     }
 

@@ -1,11 +1,12 @@
 //! The handshake byte for byte, every answer to every option, and what hostile clients get.
 
-use plimsoll_protocols::nbd::handshake::{Ended, Handshake, Negotiated, OPTIONS_MAX, Step};
+use plimsoll_protocols::nbd::handshake::{Ended, Handshake, HandshakeStep, Negotiated, OPTIONS_MAX};
+use plimsoll_protocols::nbd::limits::OPTION_DATA_BYTES_MAX;
 use plimsoll_protocols::nbd::option::{
-    GREETING_BYTES, InfoKind, OPTION_DATA_BYTES_MAX, OPTION_REPLY_BYTES, OptionReplyKind, apply_info, decode_greeting,
-    decode_option_reply, number, option, push_info_request,
+    GREETING_BYTES, InfoKind, OPTION_REPLY_BYTES, OptionReplyKind, apply_info, decode_greeting, decode_option_reply,
+    number, option, push_info_request,
 };
-use plimsoll_protocols::nbd::{ExportInfo, ProtocolError};
+use plimsoll_protocols::nbd::{ExportInfo, NbdError};
 use proptest::prelude::*;
 
 /// Fixed newstyle, no zeroes.
@@ -31,14 +32,14 @@ fn go(name: &str, kinds: &[InfoKind]) -> Vec<u8> {
 }
 
 /// What a client's bytes lead to: output, last step, and how many bytes were left alone.
-fn converse(client: &[u8]) -> (Vec<u8>, Step, usize) {
+fn converse(client: &[u8]) -> (Vec<u8>, HandshakeStep, usize) {
     let (exports, mut handshake, mut output, mut input) = (exports(), Handshake::new(), Vec::new(), client);
     loop {
         match handshake.advance(&mut input, &exports, &mut output) {
-            Step::NeedsBytes(missing) => {
+            HandshakeStep::NeedsBytes(missing) => {
                 assert!(missing > 0, "no progress");
                 if input.is_empty() {
-                    return (output, Step::NeedsBytes(missing), 0);
+                    return (output, HandshakeStep::NeedsBytes(missing), 0);
                 }
             }
             step => return (output, step, input.len()),
@@ -67,9 +68,9 @@ fn kinds(output: &[u8]) -> Vec<OptionReplyKind> {
     replies(output).into_iter().map(|(_, kind, _)| kind).collect()
 }
 
-fn negotiated(step: Step) -> Negotiated {
+fn negotiated(step: HandshakeStep) -> Negotiated {
     match step {
-        Step::Negotiated(negotiated) => *negotiated,
+        HandshakeStep::Negotiated(negotiated) => *negotiated,
         other => panic!("{other:?}"),
     }
 }
@@ -139,7 +140,7 @@ fn an_export_name_is_answered_without_a_header() {
     assert_eq!((output.len(), output[10..].iter().any(|byte| *byte != 0)), (134, false));
     negotiated(step);
     let unknown = after_flags(&[option_with(number::EXPORT_NAME, b"dis")]);
-    assert_eq!(converse(&unknown), (vec![], Step::Ended(Ended::UnknownExport), 0));
+    assert_eq!(converse(&unknown), (vec![], HandshakeStep::Ended(Ended::UnknownExport), 0));
 }
 
 #[test]
@@ -159,7 +160,7 @@ fn options_that_do_not_end_the_handshake() {
         option_with(number::STRUCTURED_REPLY, b""),
     ]);
     let (output, step, _) = converse(&client);
-    assert_eq!(step, Step::NeedsBytes(16));
+    assert_eq!(step, HandshakeStep::NeedsBytes(16));
     assert_eq!(
         kinds(&output),
         [
@@ -175,7 +176,7 @@ fn options_that_do_not_end_the_handshake() {
     let (_, step, _) = converse(&after_flags(&[go("told to one only", &[])]));
     assert_eq!(negotiated(step).export.name, "told to one only", "and a client that knows its name has it");
     let (output, step, _) = converse(&after_flags(&[option_with(number::ABORT, b"goodbye")]));
-    assert_eq!((kinds(&output), step), (vec![Acknowledged], Step::Ended(Ended::Aborted)));
+    assert_eq!((kinds(&output), step), (vec![Acknowledged], HandshakeStep::Ended(Ended::Aborted)));
 }
 
 #[test]
@@ -183,7 +184,11 @@ fn lengths_that_contradict_each_other_are_invalid() {
     let good = [0, 0, 0, 4, b'd', b'i', b's', b'k', 0, 1, 0, 3];
     for end in 0..good.len() {
         let (output, step, _) = converse(&after_flags(&[option_with(number::GO, &good[..end])]));
-        assert_eq!((kinds(&output), step), (vec![OptionReplyKind::Invalid], Step::NeedsBytes(16)), "{end} bytes");
+        assert_eq!(
+            (kinds(&output), step),
+            (vec![OptionReplyKind::Invalid], HandshakeStep::NeedsBytes(16)),
+            "{end} bytes"
+        );
     }
     let longer = [&good[..], &[0]].concat();
     assert_eq!(kinds(&converse(&after_flags(&[option_with(number::GO, &longer)])).0), [OptionReplyKind::Invalid]);
@@ -196,11 +201,11 @@ fn lengths_that_contradict_each_other_are_invalid() {
 #[test]
 fn who_does_not_speak_the_protocol_is_cut_off() {
     let (output, step, _) = converse(&[0, 0, 0, 4]);
-    assert_eq!((output, step), (vec![], Step::Ended(Ended::UnknownClientFlags { got: 4 })));
+    assert_eq!((output, step), (vec![], HandshakeStep::Ended(Ended::UnknownClientFlags { got: 4 })));
     let mut wrong = after_flags(&[go("disk", &[])]);
     wrong[4] = b'X';
     let (output, step, left) = converse(&wrong);
-    let magic_error = |step| matches!(step, Step::Ended(Ended::Protocol(ProtocolError::BadMagic { .. })));
+    let magic_error = |step| matches!(step, HandshakeStep::Ended(Ended::Protocol(NbdError::BadMagic { .. })));
     assert!(output.is_empty() && magic_error(step) && left > 0);
 
     let too_long = [CLIENT_FLAGS.to_vec(), option(4711, OPTION_DATA_BYTES_MAX as u32 + 1).to_vec()].concat();
@@ -208,13 +213,13 @@ fn who_does_not_speak_the_protocol_is_cut_off() {
     assert_eq!(kinds(&output), [OptionReplyKind::TooBig]);
     assert_eq!(
         step,
-        Step::Ended(Ended::OptionTooLong { number: 4711, got: 8193, allowed: 8192 }),
+        HandshakeStep::Ended(Ended::OptionTooLong { number: 4711, got: 8193, allowed: 8192 }),
         "closed before the data has come"
     );
     let name_too_long = [CLIENT_FLAGS.to_vec(), option(number::EXPORT_NAME, 4097).to_vec()].concat();
     let (output, step, _) = converse(&name_too_long);
     assert_eq!(output, b"");
-    assert_eq!(step, Step::Ended(Ended::OptionTooLong { number: 1, got: 4097, allowed: 4096 }));
+    assert_eq!(step, HandshakeStep::Ended(Ended::OptionTooLong { number: 1, got: 4097, allowed: 4096 }));
 }
 
 #[test]
@@ -228,9 +233,9 @@ fn ten_thousand_options_are_too_many() {
         assert!(output.len() < 200, "one call answers one option: {} bytes", output.len());
         steps += 1;
         match step {
-            Step::NeedsBytes(_) => assert!(steps <= OPTIONS_MAX + 1),
+            HandshakeStep::NeedsBytes(_) => assert!(steps <= OPTIONS_MAX + 1),
             step => {
-                assert_eq!((step, steps), (Step::Ended(Ended::TooManyOptions), OPTIONS_MAX + 2));
+                assert_eq!((step, steps), (HandshakeStep::Ended(Ended::TooManyOptions), OPTIONS_MAX + 2));
                 return;
             }
         }
@@ -242,7 +247,7 @@ fn a_truncated_handshake_waits_for_exactly_the_rest() {
     let client = after_flags(&[option_with(number::STRUCTURED_REPLY, b""), go("disk", &[InfoKind::BlockSize])]);
     for end in 0..client.len() {
         let (output, step, _) = converse(&client[..end]);
-        let Step::NeedsBytes(missing) = step else { panic!("{step:?} after {end} bytes") };
+        let HandshakeStep::NeedsBytes(missing) = step else { panic!("{step:?} after {end} bytes") };
         assert!(missing <= client.len() - end, "asks for more than a message after {end} bytes");
         assert!(replies(&output).len() <= 1);
     }
@@ -279,13 +284,13 @@ proptest! {
         let client = after_flags(&options);
         let (expected_output, expected_step, expected_left) = converse(&client);
         let (exports, mut handshake, mut output) = (exports(), Handshake::new(), Vec::new());
-        let (mut at, mut step) = (0, Step::NeedsBytes(4));
+        let (mut at, mut step) = (0, HandshakeStep::NeedsBytes(4));
         for bytes in piece_bytes.iter().cycle() {
             let mut piece = &client[at..client.len().min(at + bytes)];
             let given = piece.len();
             step = handshake.advance(&mut piece, &exports, &mut output);
             at += given - piece.len();
-            if at == client.len() || !matches!(step, Step::NeedsBytes(_)) {
+            if at == client.len() || !matches!(step, HandshakeStep::NeedsBytes(_)) {
                 break;
             }
         }

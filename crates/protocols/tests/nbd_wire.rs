@@ -1,10 +1,11 @@
 //! Requests and replies byte for byte, what is refused with which error, and that nothing makes a decoder panic.
 
+use plimsoll_protocols::nbd::limits::PAYLOAD_BYTES_MAX;
 use plimsoll_protocols::nbd::wire::{
-    ChunkKind, PAYLOAD_BYTES_MAX, REQUEST_BYTES, ReplyHeader, error_chunk, error_offset_chunk, none_chunk,
-    offset_data_chunk, offset_hole_chunk, simple_reply,
+    ChunkKind, REQUEST_BYTES, ReplyHeader, error_chunk, error_offset_chunk, none_chunk, offset_data_chunk,
+    offset_hole_chunk, simple_reply,
 };
-use plimsoll_protocols::nbd::{Command, CommandFlags, Errno, ExportInfo, ProtocolError, Request};
+use plimsoll_protocols::nbd::{Command, CommandFlags, Errno, ExportInfo, NbdError, Request};
 use proptest::prelude::*;
 
 const COOKIE: u64 = 0x0102_0304_0506_0708;
@@ -143,13 +144,13 @@ fn a_chunk_of_the_wrong_length_closes_the_connection() {
         let mut bytes = none_chunk(COOKIE);
         bytes[6..8].copy_from_slice(&kind.to_be_bytes());
         bytes[16..20].copy_from_slice(&wrong.to_be_bytes());
-        assert_eq!(ReplyHeader::decode(&bytes), Err(ProtocolError::BadChunk { kind, got: wrong }));
+        assert_eq!(ReplyHeader::decode(&bytes), Err(NbdError::BadChunk { kind, got: wrong }));
         bytes[16..20].copy_from_slice(&right.to_be_bytes());
         assert!(ReplyHeader::decode(&bytes).is_ok(), "{kind:#x}");
     }
     let mut not_last = none_chunk(COOKIE);
     not_last[5] = 0;
-    assert_eq!(ReplyHeader::decode(&not_last), Err(ProtocolError::BadChunk { kind: 0, got: 0 }));
+    assert_eq!(ReplyHeader::decode(&not_last), Err(NbdError::BadChunk { kind: 0, got: 0 }));
     let mut unknown_error = error_chunk(COOKIE, true, Errno::InputOutput);
     unknown_error[7] = 0x77;
     let decoded = ReplyHeader::decode(&unknown_error).unwrap().unwrap().0;
@@ -203,7 +204,7 @@ proptest! {
                 prop_assert_eq!((request.offset, request.length), (offset, length));
             }
             Err(error) => {
-                prop_assert_eq!(error, ProtocolError::PayloadTooLong { got: length });
+                prop_assert_eq!(error, NbdError::PayloadTooLong { got: length });
                 prop_assert!(number % 10 == 1 && length > PAYLOAD_BYTES_MAX);
             }
         }

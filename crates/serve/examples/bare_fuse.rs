@@ -5,11 +5,12 @@
 //!   bare_fuse STATE_DIRECTORY SIZE_MIB      prints "ready DEVICE"; stop it by closing its standard input
 //! ```
 //!
-//! `bench/fuse-loop.sh` measures it beside the engine, so that one sees how much of the distance to a plain loop device is
-//! the kernel's FUSE path and how much is ours.
+//! `bench/fuse-loop.sh` measures it beside the engine, so that one sees how much of the distance to a plain loop device
+//! is the kernel's FUSE path and how much is ours.
 
+use plimsoll_protocols::fuse::limits::{PAYLOAD_BYTES_MAX, REQUEST_BYTES_MAX};
 use plimsoll_protocols::fuse::reply::{FileAttributes, Reply};
-use plimsoll_protocols::fuse::wire::{Call, PAYLOAD_BYTES_MAX, REQUEST_BYTES_MAX, Request};
+use plimsoll_protocols::fuse::wire::{Call, FuseRequest};
 use plimsoll_serve::attach::{AttachPlan, Attachment, recover};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, read, writev};
@@ -32,7 +33,7 @@ fn serve(device: OwnedFd, file: FileAttributes) -> Result<(), Errno> {
             Err(Errno::NODEV) => return Ok(()),
             Err(errno) => return Err(errno),
         };
-        let Ok(request) = Request::parse(&bytes[..length]) else { continue };
+        let Ok(request) = FuseRequest::parse(&bytes[..length]) else { continue };
         let (unique, mut data) = (request.unique, &zeroes[..0]);
         let reply = match request.call {
             Call::Unanswered => continue,

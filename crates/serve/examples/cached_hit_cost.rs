@@ -1,5 +1,6 @@
-//! What a hit in a cache costs the engine's thread over the I/O itself: CPU time for 4 KiB of a random read over NBD, of a volume without a
-//! cache and of one with a cache that has all of it. Both files are in memory, so both read through the same kind of file.
+//! What a hit in a cache costs the engine's thread over the I/O itself: CPU time for 4 KiB of a random read over NBD,
+//! of a volume without a cache and of one with a cache that has all of it. Both files are in memory, so both read
+//! through the same kind of file.
 //!
 //! ```text
 //! cargo run --profile quick -p plimsoll-serve --example cached_hit_cost [DIRECTORY]

@@ -7,15 +7,16 @@
 //! Every tenant is an NBD client over a Unix socket that keeps so many 4 KiB reads outstanding, at random places of its
 //! volume; the volumes lie side by side and cover the drive. Three experiments:
 //!
-//! 1. **Reserve.** A tenant with a reserve against four greedy ones. What counts is what its client got, second by second.
-//! 2. **Limit.** A tenant with a limit, alone. What counts is what went to the drive: a completion may come late and make a
-//!    second look fuller than it was, a dispatch may not.
+//! 1. **Reserve.** A tenant with a reserve against four greedy ones. What counts is what its client got, second by
+//!    second.
+//! 2. **Limit.** A tenant with a limit, alone. What counts is what went to the drive: a completion may come late and
+//!    make a second look fuller than it was, a dispatch may not.
 //! 3. **Alone.** One tenant, under noop and zygaria in turns on the same drive at the same places, because a machine
 //!    drifts.
 //!
-//! The same is tested in virtual time (`crates/schedulers/tests/disk.rs`); the point here is the real path. A machine that
-//! is too busy makes the emulated drive answer late. Seconds in which it does don't count, and an experiment goes on until
-//! it has enough that do; if that takes too long nothing is shown, and it says `not run`.
+//! The same is tested in virtual time (`crates/schedulers/tests/disk.rs`); the point here is the real path. A machine
+//! that is too busy makes the emulated drive answer late. Seconds in which it does don't count, and an experiment goes
+//! on until it has enough that do; if that takes too long nothing is shown, and it says `not run`.
 //!
 //! Exit code: 0 if all holds, 1 if something does not, 3 if everything that was run holds and something was not run.
 

@@ -1,4 +1,5 @@
-//! Serves one volume over NBD until its standard input ends: the smallest whole server, and what `bench-peers/` measures.
+//! Serves one volume over NBD until its standard input ends: the smallest whole server, and what `bench-peers/`
+//! measures.
 //!
 //! ```text
 //! serve <socket path> <scheduler> <backing file, or memory:SIZE>

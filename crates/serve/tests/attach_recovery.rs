@@ -1,4 +1,5 @@
-//! kill -9 of a serving process under load, and what its successor finds: everything that was synced, nothing left over.
+//! kill -9 of a serving process under load, and what its successor finds: everything that was synced, nothing left
+//! over.
 //!
 //! The process that is killed is this test binary again: [`serving_child`] serves if its environment says so.
 
@@ -24,7 +25,8 @@ const PROGRAMS: &[&str] = &["mkfs.ext4", "e2fsck", "mkfs.xfs", "xfs_repair", "fi
 /// Names the directory to serve in, and with it makes a child of this binary the serving process.
 const DIRECTORY_VARIABLE: &str = "PLIMSOLL_TEST_SERVE_IN";
 const FILE_SYSTEM_VARIABLE: &str = "PLIMSOLL_TEST_FILE_SYSTEM";
-/// If set, the serving process makes its volume so slow, once it is a block device, that it never gets through mounting it.
+/// If set, the serving process makes its volume so slow, once it is a block device, that it never gets through mounting
+/// it.
 const STALL_VARIABLE: &str = "PLIMSOLL_TEST_STALL";
 /// Records that must be synced before the server is killed.
 const RECORDS_MIN: u64 = 50;

@@ -6,7 +6,7 @@ mod attach_support;
 
 use attach_support::{Rig, SIZE_BYTES, VOLUME, bytes_of, can_attach, leftovers};
 use plimsoll_engine::GRACE_DEFAULT;
-use plimsoll_protocols::fuse::wire::PAYLOAD_BYTES_MAX;
+use plimsoll_protocols::fuse::limits::PAYLOAD_BYTES_MAX;
 use plimsoll_serve::attach::{Attachment, isolated};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;

@@ -68,8 +68,8 @@ fn wait_for_a_unit(portal: &Portal) {
     panic!("the syncer makes no room");
 }
 
-/// Important blocks, then so many usual ones that the cache is filled more than twice; then the important ones are read. How many of
-/// them were in the cache, and how many units their class has.
+/// Important blocks, then so many usual ones that the cache is filled more than twice; then the important ones are
+/// read. How many of them were in the cache, and how many units their class has.
 fn kept(policy: &str) -> (u64, u32) {
     let directory = tempfile::tempdir().unwrap();
     let portal = portal(policy, &directory);
@@ -79,7 +79,8 @@ fn kept(policy: &str) -> (u64, u32) {
     (0..important).for_each(|unit| transfer(&mut initiator, WRITE_10, unit, IMPORTANT));
     let seen = class(&portal, IMPORTANT);
     assert_eq!((seen.name.as_str(), seen.units, seen.writes), ("inode", important, u64::from(important)));
-    // A unit may still wait for the cache's device to forget what was in it: what is written past the cache meanwhile does not count.
+    // A unit may still wait for the cache's device to forget what was in it: what is written past the cache meanwhile
+    // does not count.
     let taken_in = || class(&portal, USUAL).writes - status(&portal).writes_around;
     let mut next = important;
     while next == important || taken_in() < u64::from(2 * units) {
@@ -141,7 +142,8 @@ fn a_chunk_that_is_read_ahead_is_of_the_class_of_the_read_that_waits_for_it() {
 /// A command, what is sent with it, how much is to be read, and what the volume is asked to do for it.
 type Told = (Vec<u8>, Vec<u8>, u32, &'static [Operation]);
 
-/// Every command with a group that asks something of the volume, on its first block; the group is left 0. Flags are those of byte 1.
+/// Every command with a group that asks something of the volume, on its first block; the group is left 0. Flags are
+/// those of byte 1.
 fn told() -> Vec<Told> {
     use Operation::{Flush, Read, Trim, Write, WriteZeroes};
     let cdb = |code: u8, flags: u8| -> Vec<u8> {
@@ -181,7 +183,8 @@ fn told() -> Vec<Told> {
     all
 }
 
-/// Each with a group of its own. Planted break that was seen red: the group of a command of 12 bytes is read from byte 6.
+/// Each with a group of its own. Planted break that was seen red: the group of a command of 12 bytes is read from byte
+/// 6.
 /// Promise: iscsi-group-number.
 #[test]
 fn a_group_number_is_the_class_of_all_that_its_command_does() {

@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
-/// The suite's tests that pass on a volume in memory, on one in a file and on one with a cache, in the version that was measured (1.19.0).
+/// The suite's tests that pass on a volume in memory, on one in a file and on one with a cache, in the version that was
+/// measured (1.19.0).
 const PASSING_MIN: usize = 186;
 /// Those that fail there.
 const FAILING: &[&str] = &["GetLBAStatus.UnmapSingle"];
@@ -122,7 +123,8 @@ fn libiscsis_suite_passes() {
     let directory = TempDir::new().unwrap();
     let mut config = file_config("file", &directory.path().join("volume"), Some(128 * MIB));
     config.start_bytes = 128 * MIB;
-    // A cache that is too small for the volume, so that blocks come and go, too; in memory, for the suite flushes all the time.
+    // A cache that is too small for the volume, so that blocks come and go, too; in memory, for the suite flushes all
+    // the time.
     let fast = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
     let cached = memory("cached", 128 * MIB, 256 * MIB);
     let settings =

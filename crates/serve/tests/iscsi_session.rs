@@ -48,8 +48,8 @@ fn the_group_number_is_the_class_of_a_request() {
     assert_eq!(seen, [(Operation::Write, 19), (Operation::Read, 7), (Operation::Read, 0)]);
 }
 
-/// What an initiator sent is compared with what is read back, or written many times: it stays as it is. Planted break: it is encrypted
-/// where it lies.
+/// What an initiator sent is compared with what is read back, or written many times: it stays as it is. Planted break:
+/// it is encrypted where it lies.
 /// Promise: encrypted-client-buffer.
 #[test]
 fn what_an_initiator_sent_to_an_encrypted_volume_is_still_what_it_was_when_it_is_used_again() {
@@ -167,7 +167,8 @@ fn what_came_while_answers_waited_is_answered_when_they_have_gone() {
     const ALLOCATION: u32 = 4096;
     let portal = portal();
     let mut initiator = Initiator::log_in(&portal, "memory", 1, &[]);
-    // REPORT SUPPORTED OPERATION CODES with timeouts: a kilobyte for 48 bytes; immediate, and so not bounded by the window.
+    // REPORT SUPPORTED OPERATION CODES with timeouts: a kilobyte for 48 bytes; immediate, and so not bounded by the
+    // window.
     let mut command = Header::new(opcode::COMMAND | 0x40, 0);
     command.0[1] = 0x80 | 0x40;
     command.set_u32(20, ALLOCATION);

@@ -4,12 +4,12 @@ mod nbd_support;
 
 use nbd_support::{memory_export, serve_memory};
 use plimsoll_core::Span;
-use plimsoll_protocols::nbd::handshake::Step;
+use plimsoll_protocols::nbd::handshake::HandshakeStep;
 use plimsoll_protocols::nbd::replies::{Completed, Progress, Replies};
 use plimsoll_protocols::nbd::wire::{
     REQUEST_BYTES, error_chunk, error_offset_chunk, none_chunk, offset_data_chunk, offset_hole_chunk, simple_reply,
 };
-use plimsoll_protocols::nbd::{Command, CommandFlags, Errno, Handshake, Negotiated, ProtocolError};
+use plimsoll_protocols::nbd::{Command, CommandFlags, Errno, Handshake, NbdError, Negotiated};
 use plimsoll_serve::nbd::Client;
 use plimsoll_serve::nbd::client::{ClientError, ClientOptions};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn digest(
     bytes: &[u8],
     piece_bytes: usize,
     buffers: &mut [Vec<u8>],
-) -> Result<Vec<Completed>, ProtocolError> {
+) -> Result<Vec<Completed>, NbdError> {
     let mut completions = Vec::new();
     for mut piece in bytes.chunks(piece_bytes) {
         while let Progress::Completed(completed) = replies.advance(&mut piece, &mut |tag, at, bytes| {
@@ -173,12 +173,12 @@ fn shake_hands(stream: &mut UnixStream, exports: &[plimsoll_protocols::nbd::Expo
         stream.write_all(&output).unwrap();
         output.clear();
         match step {
-            Step::NeedsBytes(missing) => {
+            HandshakeStep::NeedsBytes(missing) => {
                 buffer.resize(missing, 0);
                 stream.read_exact(&mut buffer).unwrap();
             }
-            Step::Negotiated(negotiated) => return *negotiated,
-            Step::Ended(ended) => panic!("{ended}"),
+            HandshakeStep::Negotiated(negotiated) => return *negotiated,
+            HandshakeStep::Ended(ended) => panic!("{ended}"),
         }
     }
 }
@@ -233,7 +233,8 @@ fn a_client_can_wait_for_an_answer_or_for_the_end_of_a_time() {
     server.join().unwrap();
 }
 
-/// A server that takes nothing more until its reply was received. Red if a client that waits sends first and receives then.
+/// A server that takes nothing more until its reply was received. Red if a client that waits sends first and receives
+/// then.
 #[test]
 fn who_has_more_to_send_than_the_server_takes_receives_meanwhile() {
     const DEPTH: u32 = 256;

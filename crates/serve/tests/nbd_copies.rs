@@ -1,6 +1,7 @@
 //! Whole images, mostly holes, copied to volumes of every kind and back by other people's programs.
 //!
-//! A program that is not installed is reported as *not run*; Debian has them in `qemu-utils`, `libnbd-bin` and `nbdkit`.
+//! A program that is not installed is reported as *not run*; Debian has them in `qemu-utils`, `libnbd-bin` and
+//! `nbdkit`.
 
 mod programs;
 
@@ -92,7 +93,8 @@ fn copy_sparse(bytes: u64) {
     }
 }
 
-/// nbdcopy zeroes a hole with requests that are as long as it. Planted break that was seen red: zeroes are bounded as payloads are.
+/// nbdcopy zeroes a hole with requests that are as long as it. Planted break that was seen red: zeroes are bounded as
+/// payloads are.
 /// Promise: nbd-long-zeroes.
 #[test]
 fn nbdcopy_copies_a_sparse_image_of_an_odd_size() {

@@ -1,4 +1,5 @@
-//! Clients that did not ask how large a volume's blocks are: they may read and write any bytes, whatever others do to the same blocks.
+//! Clients that did not ask how large a volume's blocks are: they may read and write any bytes, whatever others do to
+//! the same blocks.
 
 mod programs;
 
@@ -83,7 +84,8 @@ fn check_against_an_oracle(served: &Served, volume: &VolumeInfo, rounds: u32) {
     assert!(read == known);
 }
 
-/// Planted breaks that were seen red: the bytes before a write in its first block are not put back; a read's reply begins at the block.
+/// Planted breaks that were seen red: the bytes before a write in its first block are not put back; a read's reply
+/// begins at the block.
 /// Promise: nbd-any-bytes.
 #[test]
 fn any_bytes_are_read_written_zeroed_and_trimmed() {
@@ -110,7 +112,8 @@ fn what_is_written_beside_a_part_of_a_block_is_not_undone() {
     let whole = served.connect("v", 1, true);
     assert_eq!(whole.export().minimum_block_bytes, 4096, "the client that asks is told");
     let mut clients: Vec<Client> = (0..WRITERS).map(|_| unasked(&served, &volume, DEPTH as u32, true)).collect();
-    // Each has two of a block's eight sectors; of the last block, the whole-block writer's bytes are left to one of them.
+    // Each has two of a block's eight sectors; of the last block, the whole-block writer's bytes are left to one of
+    // them.
     let sector = |writer: u64, tag: u64| (tag / 2) * BLOCK + (2 * writer + tag % 2) * SECTOR;
     for round in 1..=150u8 {
         for (writer, client) in (0..).zip(&mut clients) {
@@ -139,8 +142,8 @@ fn what_is_written_beside_a_part_of_a_block_is_not_undone() {
     served.wait_until_all_have_gone();
 }
 
-/// A whole block is written while a part of it is: afterwards it is the one's and the other's, and never what was there before.
-/// Planted break that was seen red: a change that comes later does not wait.
+/// A whole block is written while a part of it is: afterwards it is the one's and the other's, and never what was there
+/// before. Planted break that was seen red: a change that comes later does not wait.
 /// Promise: nbd-any-bytes.
 #[test]
 fn a_whole_block_written_beside_a_part_of_it_stays_written() {

@@ -3,15 +3,11 @@
 //! A reply is built on the stack and written at once. Only a read's payload is not part of it: [`Reply::data`] is the
 //! header, and the payload goes out behind it in the same `writev`.
 
-use super::wire::{Offer, PAYLOAD_BYTES_MAX, ROOT_NODE, WireError};
+use super::error::WireError;
+use super::limits::{PAYLOAD_BYTES_MAX, ROOT_NODE};
+use super::offer::{FLAGS_NEEDED, FLAGS_WANTED, Offer, PROTOCOL_MAJOR, PROTOCOL_MINOR_NEWEST, PROTOCOL_MINOR_OLDEST};
 use rustix::io::Errno;
 
-/// The protocol that we speak: 7.38, as in Linux 6.2 and later.
-pub const PROTOCOL_MAJOR: u32 = 7;
-/// Newest minor version that we know.
-pub const PROTOCOL_MINOR_NEWEST: u32 = 38;
-/// Oldest minor version that will do: 7.28 (Linux 4.20) brought `max_pages`, without which 128 KiB is the largest I/O.
-pub const PROTOCOL_MINOR_OLDEST: u32 = 28;
 /// Bytes of `struct fuse_out_header`.
 pub const REPLY_HEADER_BYTES: usize = 16;
 /// Bytes of the largest reply without the payload of a read: the header and `struct fuse_attr_out`.
@@ -31,15 +27,6 @@ const FILE_HANDLE: u64 = 1;
 const FILE_MODE: u32 = 0o100_600;
 /// Unit of `st_blocks` (stat(2)).
 const STAT_BLOCK_BYTES: u64 = 512;
-
-const FLAG_ASYNC_READ: u32 = 1 << 0;
-const FLAG_BIG_WRITES: u32 = 1 << 5;
-const FLAG_ASYNC_DIO: u32 = 1 << 15;
-const FLAG_MAX_PAGES: u32 = 1 << 22;
-/// What we accept if the kernel offers it.
-const FLAGS_WANTED: u32 = FLAG_ASYNC_READ | FLAG_BIG_WRITES | FLAG_ASYNC_DIO | FLAG_MAX_PAGES;
-/// What we cannot do without.
-pub(super) const FLAGS_NEEDED: u32 = FLAG_BIG_WRITES | FLAG_ASYNC_DIO | FLAG_MAX_PAGES;
 
 const OPEN_DIRECT_IO: u32 = 1 << 0;
 const OPEN_KEEP_CACHE: u32 = 1 << 1;
@@ -71,6 +58,18 @@ impl Reply {
     /// Failed.
     pub fn error(unique: u64, errno: Errno) -> Reply {
         Reply::done(unique).u32(4, errno.raw_os_error().wrapping_neg() as u32)
+    }
+
+    /// What a request gets that cannot be served; `None` if it had no number to answer to.
+    pub fn refusal(error: &WireError) -> Option<Reply> {
+        let (unique, errno) = match *error {
+            WireError::Header { .. } => return None,
+            WireError::Length { unique, .. } | WireError::Body { unique, .. } => (unique, Errno::INVAL),
+            WireError::Payload { unique, .. } => (unique, Errno::INVAL),
+            WireError::Node { unique, .. } => (unique, Errno::STALE),
+            WireError::Version { unique, .. } => (unique, Errno::PROTO),
+        };
+        Some(Reply::error(unique, errno))
     }
 
     /// The header before `length` bytes that were read.
@@ -121,7 +120,7 @@ impl Reply {
     /// later major version is told ours, and asks again with that.
     ///
     /// # Errors
-    /// A kernel that cannot do what we need; [`WireError::reply`] tells it so.
+    /// A kernel that cannot do what we need; [`refusal`](Self::refusal) tells it so.
     pub fn initialized(unique: u64, offer: Offer) -> Result<Reply, WireError> {
         let Offer { major, minor, flags } = offer;
         let is_later = major > PROTOCOL_MAJOR;

@@ -3,27 +3,15 @@
 //! One read returns one request: a header of 40 bytes, the operation's own fields, and for a write the payload. All
 //! numbers are in the machine's own byte order; the structures are in the kernel's `include/uapi/linux/fuse.h`.
 //!
-//! A write's fields take 40 bytes too, so its payload begins [`WRITE_PREFIX_BYTES`] into the buffer, always. Code that
-//! reads into a buffer that begins that far before a page boundary has the payload page-aligned, ready for O_DIRECT.
+//! A write's fields take 40 bytes too, so its payload begins [`WRITE_PREFIX_BYTES`](super::limits::WRITE_PREFIX_BYTES)
+//! into the buffer, always. Code that reads into a buffer that begins that far before a page boundary has the payload
+//! page-aligned, ready for O_DIRECT.
 //!
 //! Nothing here allocates or can panic, whatever the bytes are; every function is O(1).
 
-use super::reply::{FLAGS_NEEDED, PROTOCOL_MAJOR, PROTOCOL_MINOR_OLDEST, Reply};
-use rustix::io::Errno;
-use thiserror::Error;
-
-/// Bytes of `struct fuse_in_header`.
-pub const REQUEST_HEADER_BYTES: usize = 40;
-/// Bytes before a write's payload: the header and `struct fuse_write_in`.
-pub const WRITE_PREFIX_BYTES: usize = REQUEST_HEADER_BYTES + 40;
-/// Largest payload of a read or a write, in bytes. The loop device asks for up to 1280 KiB at once and the kernel cuts
-/// that into pieces of this size. That is far above where throughput stops growing and small enough for a scheduler.
-pub const PAYLOAD_BYTES_MAX: u32 = 256 * 1024;
-/// Bytes of the largest request.
-pub const REQUEST_BYTES_MAX: usize = WRITE_PREFIX_BYTES + PAYLOAD_BYTES_MAX as usize;
-
-/// The number of the file that is the root of the mount.
-pub(super) const ROOT_NODE: u64 = 1;
+use super::error::WireError;
+use super::limits::{PAYLOAD_BYTES_MAX, REQUEST_HEADER_BYTES, ROOT_NODE, WRITE_PREFIX_BYTES};
+use super::offer::Offer;
 
 const SET_MODE: u32 = 1 << 0;
 const SET_USER: u32 = 1 << 1;
@@ -33,95 +21,6 @@ const SET_SIZE: u32 = 1 << 3;
 const ALLOCATE_KEEP_SIZE: u32 = 1 << 0;
 const ALLOCATE_PUNCH_HOLE: u32 = 1 << 1;
 const ALLOCATE_ZERO_RANGE: u32 = 1 << 4;
-
-/// Bytes that are not a request, or one that we cannot serve.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum WireError {
-    /// Not even a header; there is no request to answer.
-    #[error("a FUSE request of {got} bytes, expected at least {REQUEST_HEADER_BYTES}")]
-    Header {
-        /// Bytes read.
-        got: usize,
-    },
-    /// The header and the read disagree on the length.
-    #[error("FUSE request {unique} says that it has {said} bytes, got {got}")]
-    Length {
-        /// The request's number.
-        unique: u64,
-        /// Bytes that the header says.
-        said: u32,
-        /// Bytes read.
-        got: usize,
-    },
-    /// The operation's fields, or a write's payload, are cut off.
-    #[error("FUSE request {unique} (operation {opcode}) has {got} bytes, expected {expected}")]
-    Body {
-        /// The request's number.
-        unique: u64,
-        /// The operation's number.
-        opcode: u32,
-        /// Bytes read.
-        got: usize,
-        /// Bytes that the operation takes.
-        expected: usize,
-    },
-    /// A read or a write larger than was agreed.
-    #[error("FUSE request {unique} asks for {length} bytes, allowed are at most {PAYLOAD_BYTES_MAX}")]
-    Payload {
-        /// The request's number.
-        unique: u64,
-        /// Bytes asked for.
-        length: u32,
-    },
-    /// There is one file, and this is not it.
-    #[error("FUSE request {unique} is for node {node}, the only one is {ROOT_NODE}")]
-    Node {
-        /// The request's number.
-        unique: u64,
-        /// The node asked for.
-        node: u64,
-    },
-    /// The kernel is too old.
-    #[error(
-        "the kernel speaks FUSE {major}.{minor} with flags {flags:#x}, needed are {PROTOCOL_MAJOR}.{PROTOCOL_MINOR_OLDEST} \
-         and flags {FLAGS_NEEDED:#x} (Linux 4.20 or later)"
-    )]
-    Version {
-        /// The request's number.
-        unique: u64,
-        /// The kernel's major version.
-        major: u32,
-        /// The kernel's minor version.
-        minor: u32,
-        /// What the kernel can do.
-        flags: u32,
-    },
-}
-
-impl WireError {
-    /// The reply that the request gets; `None` if it had no number to answer to.
-    pub fn reply(&self) -> Option<Reply> {
-        let (unique, errno) = match *self {
-            WireError::Header { .. } => return None,
-            WireError::Length { unique, .. } | WireError::Body { unique, .. } => (unique, Errno::INVAL),
-            WireError::Payload { unique, .. } => (unique, Errno::INVAL),
-            WireError::Node { unique, .. } => (unique, Errno::STALE),
-            WireError::Version { unique, .. } => (unique, Errno::PROTO),
-        };
-        Some(Reply::error(unique, errno))
-    }
-}
-
-/// What the kernel says of itself in its first request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// Major version; ours is 7.
-    pub major: u32,
-    /// Minor version.
-    pub minor: u32,
-    /// What it can do, one bit each.
-    pub flags: u32,
-}
 
 /// How a range loses its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,19 +94,19 @@ pub enum Call {
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct FuseRequest {
     /// The kernel's name for it, which the reply repeats.
     pub unique: u64,
     /// What is asked.
     pub call: Call,
 }
 
-impl Request {
+impl FuseRequest {
     /// Reads the request that `bytes`, all that one read of `/dev/fuse` returned, hold.
     ///
     /// # Errors
     /// Bytes that are cut off or contradict themselves, a node other than the root, a payload larger than agreed.
-    pub fn parse(bytes: &[u8]) -> Result<Request, WireError> {
+    pub fn parse(bytes: &[u8]) -> Result<FuseRequest, WireError> {
         let (Some(length), Some(opcode), Some(unique), Some(node)) =
             (u32_at(bytes, 0), u32_at(bytes, 4), u64_at(bytes, 8), u64_at(bytes, 16))
         else {
@@ -223,7 +122,7 @@ impl Request {
         let cut_off = WireError::Body { unique, opcode, got: bytes.len(), expected };
         let call = parse_call(opcode, body).ok_or(cut_off)?;
         check(unique, node, opcode, call, bytes.len())?;
-        Ok(Request { unique, call })
+        Ok(FuseRequest { unique, call })
     }
 }
 

@@ -4,7 +4,7 @@ use thiserror::Error;
 
 /// What came is not the protocol.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum ProtocolError {
+pub enum IscsiError {
     /// More data in one PDU than is received.
     #[error("a PDU with {got} bytes of data, allowed are {allowed}")]
     DataTooLong {

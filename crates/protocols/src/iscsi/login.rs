@@ -9,7 +9,7 @@
 //! none.
 
 use super::chap::{self, Challenge, Chap};
-use super::error::{LoginError, ProtocolError};
+use super::error::{IscsiError, LoginError};
 use super::names;
 use super::parameters::{DATA_BYTES_MAX, Parameters};
 use super::pdu::{Digests, Header, encode, opcode};
@@ -26,7 +26,7 @@ pub const PORTAL_GROUP: &str = "1";
 
 /// What a login agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Negotiated {
+pub struct LoggedIn {
     /// The name of the target; `None` for discovery.
     pub target: Option<String>,
     /// The initiator's port.
@@ -43,11 +43,11 @@ pub struct Negotiated {
 
 /// Where a login stands after an answer.
 #[derive(Debug)]
-pub enum Step {
+pub enum LoginStep {
     /// The initiator says more.
     GoesOn,
     /// Full feature from now on.
-    Negotiated(Box<Negotiated>),
+    LoggedIn(Box<LoggedIn>),
     /// Refused; the answer says so, and the connection is closed.
     Refused(LoginError),
 }
@@ -114,9 +114,9 @@ impl Login {
         header: &Header,
         data: &[u8],
         lookup: Lookup<'_>,
-    ) -> Result<(Vec<u8>, Step), ProtocolError> {
+    ) -> Result<(Vec<u8>, LoginStep), IscsiError> {
         if header.opcode() != opcode::LOGIN {
-            return Err(ProtocolError::Unexpected { got: header.opcode(), expected: "a login request" });
+            return Err(IscsiError::Unexpected { got: header.opcode(), expected: "a login request" });
         }
         let status_number = self.status_number.get_or_insert(header.u32(28));
         let number = *status_number;
@@ -131,7 +131,7 @@ impl Login {
             Err(error) => {
                 answer.0[1] = 0;
                 answer.0[36..38].copy_from_slice(&error.status());
-                return Ok((encode(answer, &[], Digests::default()), Step::Refused(error)));
+                return Ok((encode(answer, &[], Digests::default()), LoginStep::Refused(error)));
             }
             Ok(next) => {
                 let current = header.flags() >> 2 & 3;
@@ -139,18 +139,18 @@ impl Login {
                 if next == Some(FULL_FEATURE) {
                     // The session's own number here, which says nothing where each has one connection.
                     answer.0[14..16].copy_from_slice(&[0, 1]);
-                    Step::Negotiated(Box::new(self.negotiated(header)))
+                    LoginStep::LoggedIn(Box::new(self.negotiated(header)))
                 } else {
-                    Step::GoesOn
+                    LoginStep::GoesOn
                 }
             }
         };
         Ok((encode(answer, &reply, Digests::default()), step))
     }
 
-    fn negotiated(&self, header: &Header) -> Negotiated {
+    fn negotiated(&self, header: &Header) -> LoggedIn {
         let initiator = self.initiator.clone().unwrap_or_default();
-        Negotiated {
+        LoggedIn {
             target: self.target.clone().filter(|_| !self.is_discovery),
             port: PortName { initiator, isid: self.isid, target_port: 1 },
             connection: self.connection,

@@ -22,4 +22,4 @@ pub mod pdu;
 pub mod text;
 
 pub use chap::{Chap, Credentials};
-pub use login::Negotiated;
+pub use login::LoggedIn;

@@ -1,9 +1,9 @@
 //! Names of initiators and targets (RFC 7143, 4.2.7; RFC 3722).
 //!
-//! **Rule.** A name is made of letters and digits of any script, `-`, `.` and `:`. So none holds what cannot be seen in a list, what
-//! steers a terminal, or what shells and configurations give a meaning. **Complication.** RFC 3722 forbids `_`, but hosts are called so, and
-//! their initiators after them. A peer's name need not begin with `iqn.`, `eui.` or `naa.` either: testers and boot firmware leave that out.
-//! A target's own name keeps to the letter.
+//! **Rule.** A name is made of letters and digits of any script, `-`, `.` and `:`. So none holds what cannot be seen in
+//! a list, what steers a terminal, or what shells and configurations give a meaning. **Complication.** RFC 3722 forbids
+//! `_`, but hosts are called so, and their initiators after them. A peer's name need not begin with `iqn.`, `eui.` or
+//! `naa.` either: testers and boot firmware leave that out. A target's own name keeps to the letter.
 
 /// Bytes of a name at the most (RFC 7143, 4.2.7.1).
 pub const NAME_BYTES_MAX: usize = 223;
@@ -16,8 +16,8 @@ pub fn is_acceptable(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(is_fine)
 }
 
-/// Whether a target may be called so: of a known kind and in lower case, so that nothing has to be prepared before names are
-/// compared. O(bytes).
+/// Whether a target may be called so: of a known kind and in lower case, so that nothing has to be prepared before
+/// names are compared. O(bytes).
 pub fn is_strict(name: &str) -> bool {
     let is_fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte);
     let has_kind = KINDS.iter().any(|kind| name.starts_with(kind) && name.len() > kind.len());

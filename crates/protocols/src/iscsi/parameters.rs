@@ -53,8 +53,8 @@ fn digest(value: &str) -> Option<(String, bool)> {
 }
 
 impl Parameters {
-    /// Takes the pairs of one text; gives the answers, each a key and a value. The length of a burst comes first, wherever it stands,
-    /// because that of the first burst depends on it (RFC 7143, 13.14).
+    /// Takes the pairs of one text; gives the answers, each a key and a value. The length of a burst comes first,
+    /// wherever it stands, because that of the first burst depends on it (RFC 7143, 13.14).
     pub fn agree_all<'text>(&mut self, pairs: &[(&'text str, &'text str)]) -> Vec<(&'text str, String)> {
         let is_of_burst = |pair: &&(&str, &str)| pair.0 == "MaxBurstLength";
         let in_order = pairs.iter().filter(is_of_burst).chain(pairs.iter().filter(|pair| !is_of_burst(pair)));
@@ -140,8 +140,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes in whatever order. Planted breaks that were seen red: the first burst is answered without a look at the burst; the
-        /// pairs are taken in the order of the text.
+        /// Whatever comes in whatever order. Planted breaks that were seen red: the first burst is answered without a
+        /// look at the burst; the pairs are taken in the order of the text.
         /// Promise: iscsi-first-burst.
         #[test]
         fn a_first_burst_is_never_longer_than_a_burst(

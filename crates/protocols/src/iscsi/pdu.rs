@@ -1,11 +1,12 @@
-//! Protocol data units (PDUs), as bytes: what an initiator sends, and the headers of what a target answers (RFC 7143, 11).
+//! Protocol data units (PDUs), as bytes: what an initiator sends, and the headers of what a target answers (RFC 7143,
+//! 11).
 //!
 //! ```text
 //!   | basic header, 48 bytes | additional headers | header digest | data, padded to 4 bytes | data digest |
 //!                              4 * byte 4 bytes     4, if agreed     bytes 5 to 7              4, if agreed
 //! ```
 
-use super::error::ProtocolError;
+use super::error::IscsiError;
 use plimsoll_core::{crc32c, crc32c_append};
 
 /// Bytes of the basic header segment.
@@ -160,11 +161,11 @@ impl Frame<'_> {
     /// # Errors
     /// It has more data than `data_bytes_max`, or arrived damaged. Without error recovery beyond level 0, which no
     /// initiator asks for on a network of today, the session ends then and begins anew.
-    pub fn decode(bytes: &[u8], data_bytes_max: u32, digests: Digests) -> Result<Option<Frame<'_>>, ProtocolError> {
+    pub fn decode(bytes: &[u8], data_bytes_max: u32, digests: Digests) -> Result<Option<Frame<'_>>, IscsiError> {
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>().map(|header| Header(*header)) else { return Ok(None) };
         let data_bytes = header.data_bytes();
         if data_bytes > data_bytes_max {
-            return Err(ProtocolError::DataTooLong { got: data_bytes, allowed: data_bytes_max });
+            return Err(IscsiError::DataTooLong { got: data_bytes, allowed: data_bytes_max });
         }
         let headers_end = HEADER_BYTES + header.additional_bytes();
         let data_start = headers_end + if digests.header { DIGEST_BYTES } else { 0 };
@@ -172,7 +173,7 @@ impl Frame<'_> {
             && let Some(digest) = bytes.get(headers_end..data_start)
             && digest != crc32c(&bytes[..headers_end]).to_le_bytes()
         {
-            return Err(ProtocolError::HeaderDigest);
+            return Err(IscsiError::HeaderDigest);
         }
         let padded = (data_bytes as usize).next_multiple_of(4);
         let has_digest = digests.data && data_bytes > 0;
@@ -180,7 +181,7 @@ impl Frame<'_> {
         let Some(whole) = bytes.get(..length) else { return Ok(None) };
         let (padded_data, digest) = whole[data_start..].split_at(padded);
         if has_digest && digest != crc32c(padded_data).to_le_bytes() {
-            return Err(ProtocolError::DataDigest);
+            return Err(IscsiError::DataDigest);
         }
         let data = &whole[data_start..][..data_bytes as usize];
         Ok(Some(Frame { header, data, length }))

@@ -1,6 +1,6 @@
 //! Text in PDUs: `key=value`, each with a zero byte behind it (RFC 7143, 6.1).
 
-use super::error::ProtocolError;
+use super::error::IscsiError;
 
 /// Bytes of text that one login or one text exchange may send.
 pub const TEXT_BYTES_MAX: usize = 8192;
@@ -11,14 +11,14 @@ const KEYS_MAX: usize = 64;
 ///
 /// # Errors
 /// It is not text, too long, or a pair has no `=`.
-pub fn decode(bytes: &[u8]) -> Result<Vec<(&str, &str)>, ProtocolError> {
+pub fn decode(bytes: &[u8]) -> Result<Vec<(&str, &str)>, IscsiError> {
     if bytes.len() > TEXT_BYTES_MAX {
-        return Err(ProtocolError::BadText);
+        return Err(IscsiError::BadText);
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| ProtocolError::BadText)?;
+    let text = std::str::from_utf8(bytes).map_err(|_| IscsiError::BadText)?;
     let pairs = text.split('\0').filter(|pair| !pair.is_empty());
     let pairs: Option<Vec<_>> = pairs.take(KEYS_MAX + 1).map(|pair| pair.split_once('=')).collect();
-    pairs.filter(|pairs| pairs.len() <= KEYS_MAX).ok_or(ProtocolError::BadText)
+    pairs.filter(|pairs| pairs.len() <= KEYS_MAX).ok_or(IscsiError::BadText)
 }
 
 /// Adds a pair.

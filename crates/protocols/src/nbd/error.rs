@@ -1,12 +1,11 @@
 //! The two ways in which the protocol says no: by closing the connection, and by an answer.
 
-use super::option::OPTION_DATA_BYTES_MAX;
-use super::wire::PAYLOAD_BYTES_MAX;
+use super::limits::{OPTION_DATA_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use thiserror::Error;
 
 /// Why a connection cannot go on: what came is not the protocol.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum ProtocolError {
+pub enum NbdError {
     /// A message does not begin as it must.
     #[error("{what} begins with {got:#x}, expected {expected:#x}")]
     BadMagic {

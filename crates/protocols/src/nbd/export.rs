@@ -1,11 +1,9 @@
 //! What a client is told about a volume: its name, its size, its block sizes and what it can do.
 
-use super::wire::PAYLOAD_BYTES_MAX;
+use super::limits::{PAYLOAD_BYTES_MAX, STRING_BYTES_MAX};
 use std::sync::{Arc, RwLock};
 use thiserror::Error;
 
-/// Bytes in a name or a description at the most (specification, "Conventions").
-pub const STRING_BYTES_MAX: usize = 4096;
 /// Largest minimum block size, bytes (specification, "Block size constraints").
 pub const MINIMUM_BLOCK_BYTES_MAX: u32 = 64 * 1024;
 /// Smallest preferred block size, bytes (specification, "Block size constraints").
@@ -52,7 +50,8 @@ pub struct Features {
 /// One volume as clients see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportInfo {
-    /// Name, at most 4096 bytes, without control characters. A client that names none gets the only export there is, or `""`.
+    /// Name, at most 4096 bytes, without control characters. A client that names none gets the only export there is, or
+    /// `""`.
     pub name: String,
     /// For people; at most 4096 bytes.
     pub description: String,
@@ -203,8 +202,8 @@ impl ExportInfo {
     }
 }
 
-/// The export that a client means by `name`: the one of that name; for the empty name otherwise the only one there is that is
-/// not hidden.
+/// The export that a client means by `name`: the one of that name; for the empty name otherwise the only one there is
+/// that is not hidden.
 pub fn find_export<'list>(exports: &'list [ExportInfo], name: &[u8]) -> Option<&'list ExportInfo> {
     let named = exports.iter().find(|export| export.name.as_bytes() == name);
     let mut shown = exports.iter().filter(|export| !export.is_hidden);

@@ -10,18 +10,18 @@
 //! ```
 //!
 //! The machine takes from its input exactly one message at a time and nothing behind the message that ends the
-//! handshake. What a client sends ahead belongs to the transmission phase. [`Step::NeedsBytes`] says how many bytes are
-//! missing, so that a caller that reads no more than that never holds a byte too many.
+//! handshake. What a client sends ahead belongs to the transmission phase. [`HandshakeStep::NeedsBytes`] says how many
+//! bytes are missing, so that a caller that reads no more than that never holds a byte too many.
 //!
 //! Memory is bounded: one option of at most [`OPTION_DATA_BYTES_MAX`] bytes, and the output of one option. Time is
 //! bounded by [`OPTIONS_MAX`] options here and by the caller's deadline.
 
-use super::error::ProtocolError;
-use super::export::{ExportInfo, STRING_BYTES_MAX, find_export};
+use super::error::NbdError;
+use super::export::{ExportInfo, find_export};
+use super::limits::{OPTION_DATA_BYTES_MAX, STRING_BYTES_MAX};
 use super::option::{
     CLIENT_FLAGS_BYTES, EXPORT_NAME_ZEROES_BYTES, FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, GREETING_BYTES, InfoKind,
-    InfoRequest, OPTION_BYTES, OPTION_DATA_BYTES_MAX, OptionReplyKind, decode_option, greeting, number, push_info,
-    push_option_reply,
+    InfoRequest, OPTION_BYTES, OptionReplyKind, decode_option, greeting, number, push_info, push_option_reply,
 };
 use super::wire::be32;
 use thiserror::Error;
@@ -33,7 +33,8 @@ pub const OPTIONS_MAX: u32 = 1024;
 /// What both sides agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// The export, as it was when the handshake began. To a client that did not ask for the block sizes, its blocks are bytes.
+    /// The export, as it was when the handshake began. To a client that did not ask for the block sizes, its blocks are
+    /// bytes.
     pub export: ExportInfo,
     /// Reads are answered with chunks.
     pub structured_replies: bool,
@@ -49,7 +50,7 @@ pub enum Ended {
     Aborted,
     /// The client does not speak the protocol.
     #[error(transparent)]
-    Protocol(#[from] ProtocolError),
+    Protocol(#[from] NbdError),
     /// The client set flags that the server had not offered.
     #[error("client flags {got:#x}, allowed are 0x0 to 0x3")]
     UnknownClientFlags {
@@ -76,7 +77,7 @@ pub enum Ended {
 
 /// What is to be done after a call of [`Handshake::advance`] and after the output has been sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum HandshakeStep {
     /// Receive; so many bytes are missing to the end of the message at least.
     NeedsBytes(usize),
     /// Transmission begins.
@@ -87,7 +88,7 @@ pub enum Step {
 
 /// What the machine waits for.
 #[derive(Clone, Copy, Debug)]
-enum Awaited {
+enum AwaitedMessage {
     ClientFlags,
     OptionHeader,
     OptionData { number: u32, data_bytes: usize },
@@ -96,7 +97,7 @@ enum Awaited {
 /// One handshake.
 #[derive(Debug)]
 pub struct Handshake {
-    awaited: Awaited,
+    awaited: AwaitedMessage,
     /// The part of the awaited message that has come.
     message: Vec<u8>,
     option_count: u32,
@@ -114,7 +115,7 @@ impl Handshake {
     /// A handshake of which nothing has happened yet.
     pub fn new() -> Handshake {
         Handshake {
-            awaited: Awaited::ClientFlags,
+            awaited: AwaitedMessage::ClientFlags,
             message: Vec::new(),
             option_count: 0,
             no_zeroes: false,
@@ -129,18 +130,18 @@ impl Handshake {
 
     /// Takes bytes from the front of `input`, at most up to the end of one message, and appends the answer to `output`.
     ///
-    /// `exports` must be the same list during one handshake. After a step other than [`Step::NeedsBytes`] the
+    /// `exports` must be the same list during one handshake. After a step other than [`HandshakeStep::NeedsBytes`] the
     /// handshake is over and must not be advanced again.
-    pub fn advance(&mut self, input: &mut &[u8], exports: &[ExportInfo], output: &mut Vec<u8>) -> Step {
+    pub fn advance(&mut self, input: &mut &[u8], exports: &[ExportInfo], output: &mut Vec<u8>) -> HandshakeStep {
         let missing = self.message_bytes() - self.message.len();
         let (taken, rest) = input.split_at(missing.min(input.len()));
         *input = rest;
         self.message.extend_from_slice(taken);
         if self.message.len() < self.message_bytes() {
-            return Step::NeedsBytes(self.message_bytes() - self.message.len());
+            return HandshakeStep::NeedsBytes(self.message_bytes() - self.message.len());
         }
         let message = std::mem::take(&mut self.message);
-        let step = self.message_came(&message, exports, output).unwrap_or_else(Step::Ended);
+        let step = self.message_came(&message, exports, output).unwrap_or_else(HandshakeStep::Ended);
         self.message = message;
         self.message.clear();
         step
@@ -149,15 +150,20 @@ impl Handshake {
     /// Bytes of the message that is awaited.
     fn message_bytes(&self) -> usize {
         match self.awaited {
-            Awaited::ClientFlags => CLIENT_FLAGS_BYTES,
-            Awaited::OptionHeader => OPTION_BYTES,
-            Awaited::OptionData { data_bytes, .. } => data_bytes,
+            AwaitedMessage::ClientFlags => CLIENT_FLAGS_BYTES,
+            AwaitedMessage::OptionHeader => OPTION_BYTES,
+            AwaitedMessage::OptionData { data_bytes, .. } => data_bytes,
         }
     }
 
-    fn message_came(&mut self, message: &[u8], exports: &[ExportInfo], output: &mut Vec<u8>) -> Result<Step, Ended> {
+    fn message_came(
+        &mut self,
+        message: &[u8],
+        exports: &[ExportInfo],
+        output: &mut Vec<u8>,
+    ) -> Result<HandshakeStep, Ended> {
         match self.awaited {
-            Awaited::ClientFlags => {
+            AwaitedMessage::ClientFlags => {
                 let got = be32(message, 0);
                 if got & !(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) != 0 {
                     return Err(Ended::UnknownClientFlags { got });
@@ -165,23 +171,23 @@ impl Handshake {
                 self.no_zeroes = got & FLAG_NO_ZEROES != 0;
                 Ok(self.awaits_option())
             }
-            Awaited::OptionHeader => {
+            AwaitedMessage::OptionHeader => {
                 let mut header = [0; OPTION_BYTES];
                 header.copy_from_slice(message);
                 let (number, data_bytes) = decode_option(&header)?;
                 self.option_begins(number, data_bytes, output)?;
                 match data_bytes {
                     0 => self.option_came(number, &[], exports, output),
-                    _ => Ok(Step::NeedsBytes(self.message_bytes())),
+                    _ => Ok(HandshakeStep::NeedsBytes(self.message_bytes())),
                 }
             }
-            Awaited::OptionData { number, .. } => self.option_came(number, message, exports, output),
+            AwaitedMessage::OptionData { number, .. } => self.option_came(number, message, exports, output),
         }
     }
 
-    fn awaits_option(&mut self) -> Step {
-        self.awaited = Awaited::OptionHeader;
-        Step::NeedsBytes(OPTION_BYTES)
+    fn awaits_option(&mut self) -> HandshakeStep {
+        self.awaited = AwaitedMessage::OptionHeader;
+        HandshakeStep::NeedsBytes(OPTION_BYTES)
     }
 
     /// Refuses an option by its number and length alone, before a byte of its data is received.
@@ -199,7 +205,7 @@ impl Handshake {
             }
             return Err(Ended::OptionTooLong { number, got: data_bytes, allowed });
         }
-        self.awaited = Awaited::OptionData { number, data_bytes: data_bytes as usize };
+        self.awaited = AwaitedMessage::OptionData { number, data_bytes: data_bytes as usize };
         Ok(())
     }
 
@@ -209,7 +215,7 @@ impl Handshake {
         data: &[u8],
         exports: &[ExportInfo],
         output: &mut Vec<u8>,
-    ) -> Result<Step, Ended> {
+    ) -> Result<HandshakeStep, Ended> {
         let mut answer = |kind| push_option_reply(output, number, kind, &[]);
         match number {
             number::EXPORT_NAME => return self.export_name_came(data, exports, output),
@@ -236,7 +242,12 @@ impl Handshake {
         Ok(self.awaits_option())
     }
 
-    fn export_name_came(&mut self, name: &[u8], exports: &[ExportInfo], output: &mut Vec<u8>) -> Result<Step, Ended> {
+    fn export_name_came(
+        &mut self,
+        name: &[u8],
+        exports: &[ExportInfo],
+        output: &mut Vec<u8>,
+    ) -> Result<HandshakeStep, Ended> {
         let export = find_export(exports, name).ok_or(Ended::UnknownExport)?;
         output.extend_from_slice(&export.size_bytes.to_be_bytes());
         output.extend_from_slice(&export.transmission_flags(self.structured_replies).to_be_bytes());
@@ -246,7 +257,13 @@ impl Handshake {
         Ok(self.negotiated(export, false))
     }
 
-    fn info_request_came(&mut self, number: u32, data: &[u8], exports: &[ExportInfo], output: &mut Vec<u8>) -> Step {
+    fn info_request_came(
+        &mut self,
+        number: u32,
+        data: &[u8],
+        exports: &[ExportInfo],
+        output: &mut Vec<u8>,
+    ) -> HandshakeStep {
         let refusal = match InfoRequest::decode(data) {
             Some(request) if request.name.len() > STRING_BYTES_MAX => OptionReplyKind::TooBig,
             Some(request) => match find_export(exports, request.name) {
@@ -259,7 +276,13 @@ impl Handshake {
         self.awaits_option()
     }
 
-    fn info_sent(&mut self, number: u32, request: &InfoRequest<'_>, export: &ExportInfo, output: &mut Vec<u8>) -> Step {
+    fn info_sent(
+        &mut self,
+        number: u32,
+        request: &InfoRequest<'_>,
+        export: &ExportInfo,
+        output: &mut Vec<u8>,
+    ) -> HandshakeStep {
         push_info(output, number, InfoKind::Export, export, self.structured_replies);
         for kind in [InfoKind::Name, InfoKind::Description, InfoKind::BlockSize] {
             if request.asks_for(kind) {
@@ -273,12 +296,16 @@ impl Handshake {
         }
     }
 
-    fn negotiated(&self, export: &ExportInfo, block_size_known: bool) -> Step {
+    fn negotiated(&self, export: &ExportInfo, block_size_known: bool) -> HandshakeStep {
         let mut export = export.clone();
         if !block_size_known {
             // What the specification asks of a server: "a default minimum block size of 1" ("Block size constraints").
             export.minimum_block_bytes = 1;
         }
-        Step::Negotiated(Box::new(Negotiated { export, structured_replies: self.structured_replies, block_size_known }))
+        HandshakeStep::Negotiated(Box::new(Negotiated {
+            export,
+            structured_replies: self.structured_replies,
+            block_size_known,
+        }))
     }
 }

@@ -3,9 +3,9 @@
 //! A connection has two phases. In the *handshake* the client asks for an export by name and both sides agree on what
 //! they can do. In *transmission* 28-byte requests come in and replies go out in any order.
 //!
-//! The protocol is *sans-io*: [`wire`], [`option`], [`handshake`] and [`replies`] turn bytes into values and values into
-//! bytes and never touch a socket. So the same code is fed by a ring, by a blocking socket, by a property test one byte
-//! at a time, and by a fuzzer.
+//! The protocol is *sans-io*: [`wire`], [`option`], [`handshake`] and [`replies`] turn bytes into values and values
+//! into bytes and never touch a socket. So the same code is fed by a ring, by a blocking socket, by a property test one
+//! byte at a time, and by a fuzzer.
 //!
 //! | module | what it is |
 //! | --- | --- |
@@ -23,11 +23,12 @@
 pub mod error;
 pub mod export;
 pub mod handshake;
+pub mod limits;
 pub mod option;
 pub mod replies;
 pub mod wire;
 
-pub use error::{Errno, ProtocolError};
+pub use error::{Errno, NbdError};
 pub use export::{ExportInfo, SharedExports};
 pub use handshake::{Handshake, Negotiated};
 pub use wire::{Command, CommandFlags, Request};

@@ -10,8 +10,8 @@
 //! The exception is the oldest option, the export name. It is answered by the export's size and flags without any
 //! header, or by closing the connection.
 
-use super::error::ProtocolError;
-use super::export::{ExportInfo, STRING_BYTES_MAX};
+use super::error::NbdError;
+use super::export::ExportInfo;
 use super::wire::{be16, be32, be64, put};
 
 /// Bytes of the server's greeting.
@@ -22,8 +22,6 @@ pub const CLIENT_FLAGS_BYTES: usize = 4;
 pub const OPTION_BYTES: usize = 16;
 /// Bytes of a reply to an option without its data.
 pub const OPTION_REPLY_BYTES: usize = 20;
-/// Data of one option that is received at the most, bytes: a name of full length and 4 KiB of what else it may say.
-pub const OPTION_DATA_BYTES_MAX: usize = STRING_BYTES_MAX + 4096;
 /// Zeroes behind the answer to an export name, unless the client asked to be spared them, bytes.
 pub const EXPORT_NAME_ZEROES_BYTES: usize = 124;
 /// Bytes of the answer to an export name without the zeroes.
@@ -140,11 +138,11 @@ pub fn greeting() -> [u8; GREETING_BYTES] {
 }
 
 /// Reads a server's greeting: its handshake flags.
-pub fn decode_greeting(bytes: &[u8; GREETING_BYTES]) -> Result<u16, ProtocolError> {
+pub fn decode_greeting(bytes: &[u8; GREETING_BYTES]) -> Result<u16, NbdError> {
     for (at, expected) in [(0, GREETING_MAGIC), (8, OPTION_MAGIC)] {
         let got = be64(bytes, at);
         if got != expected {
-            return Err(ProtocolError::BadMagic { what: "a greeting", got, expected });
+            return Err(NbdError::BadMagic { what: "a greeting", got, expected });
         }
     }
     Ok(be16(bytes, 16))
@@ -160,10 +158,10 @@ pub fn option(number: u32, data_bytes: u32) -> [u8; OPTION_BYTES] {
 }
 
 /// Reads the beginning of an option: its number and the length of its data.
-pub fn decode_option(bytes: &[u8; OPTION_BYTES]) -> Result<(u32, u32), ProtocolError> {
+pub fn decode_option(bytes: &[u8; OPTION_BYTES]) -> Result<(u32, u32), NbdError> {
     match be64(bytes, 0) {
         OPTION_MAGIC => Ok((be32(bytes, 8), be32(bytes, 12))),
-        got => Err(ProtocolError::BadMagic { what: "an option", got, expected: OPTION_MAGIC }),
+        got => Err(NbdError::BadMagic { what: "an option", got, expected: OPTION_MAGIC }),
     }
 }
 
@@ -189,14 +187,14 @@ pub struct OptionReply {
 }
 
 /// Reads the beginning of a reply to an option.
-pub fn decode_option_reply(bytes: &[u8; OPTION_REPLY_BYTES]) -> Result<OptionReply, ProtocolError> {
+pub fn decode_option_reply(bytes: &[u8; OPTION_REPLY_BYTES]) -> Result<OptionReply, NbdError> {
     match be64(bytes, 0) {
         OPTION_REPLY_MAGIC => Ok(OptionReply {
             number: be32(bytes, 8),
             kind: OptionReplyKind::from_number(be32(bytes, 12)),
             data_bytes: be32(bytes, 16),
         }),
-        got => Err(ProtocolError::BadMagic { what: "a reply to an option", got, expected: OPTION_REPLY_MAGIC }),
+        got => Err(NbdError::BadMagic { what: "a reply to an option", got, expected: OPTION_REPLY_MAGIC }),
     }
 }
 

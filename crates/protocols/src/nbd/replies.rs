@@ -5,11 +5,11 @@
 //! request that has long completed, is noticed.
 //!
 //! The server is not trusted: data outside the request, too much of it, too little of it, or a reply to nothing is a
-//! [`ProtocolError`]. Chunks may come in any order; that two of them overlap is noticed by their sum only.
+//! [`NbdError`]. Chunks may come in any order; that two of them overlap is noticed by their sum only.
 //!
 //! Nothing here allocates after [`Replies::new`]; a byte of data is passed on from where it lies, without a copy.
 
-use super::error::{Errno, ProtocolError};
+use super::error::{Errno, NbdError};
 use super::wire::{CHUNK_BYTES, ChunkKind, Command, ReplyHeader, SIMPLE_REPLY_BYTES, be16, be32, be64};
 
 /// Holes are passed on as data in pieces of so many zeroes.
@@ -119,11 +119,7 @@ impl Replies {
     ///
     /// Read data goes to `data(tag, at, bytes)`, where `at` counts from the request's first byte. After an error the
     /// connection is of no more use. O(bytes).
-    pub fn advance(
-        &mut self,
-        input: &mut &[u8],
-        data: &mut impl FnMut(u32, u32, &[u8]),
-    ) -> Result<Progress, ProtocolError> {
+    pub fn advance(&mut self, input: &mut &[u8], data: &mut impl FnMut(u32, u32, &[u8])) -> Result<Progress, NbdError> {
         loop {
             let finished = match self.awaited {
                 Awaited::Header => {
@@ -183,13 +179,13 @@ impl Replies {
     }
 
     /// Finds the request that a header belongs to, and what follows the header.
-    fn header_came(&mut self, header: ReplyHeader) -> Result<(), ProtocolError> {
+    fn header_came(&mut self, header: ReplyHeader) -> Result<(), NbdError> {
         match header {
             ReplyHeader::Simple { cookie, result } => {
                 let tag = self.tag_under_way(cookie)?;
                 let slot = &mut self.slots[tag as usize];
                 if slot.received_bytes > 0 || slot.error.is_some() {
-                    return Err(ProtocolError::BadReply { cookie, why: "a simple reply after chunks" });
+                    return Err(NbdError::BadReply { cookie, why: "a simple reply after chunks" });
                 }
                 slot.error = result.err();
                 slot.received_bytes = if result.is_ok() { slot.read_bytes } else { 0 };
@@ -211,7 +207,7 @@ impl Replies {
         kind: ChunkKind,
         payload_bytes: u32,
         data: &mut impl FnMut(u32, u32, &[u8]),
-    ) -> Result<Option<u32>, ProtocolError> {
+    ) -> Result<Option<u32>, NbdError> {
         let left_bytes = payload_bytes - fixed_bytes(kind) as u32;
         match kind {
             ChunkKind::None => Ok(self.part_ended(tag, is_last)),
@@ -244,7 +240,7 @@ impl Replies {
     }
 
     /// Where in its request a content chunk lies.
-    fn place(&mut self, tag: u32, offset: u64, bytes: u32) -> Result<u32, ProtocolError> {
+    fn place(&mut self, tag: u32, offset: u64, bytes: u32) -> Result<u32, NbdError> {
         let slot = &mut self.slots[tag as usize];
         let at = offset.checked_sub(slot.offset).filter(|at| at.saturating_add(bytes.into()) <= slot.read_bytes.into());
         let received_bytes = u64::from(slot.received_bytes) + u64::from(bytes);
@@ -258,12 +254,12 @@ impl Replies {
         }
     }
 
-    fn tag_under_way(&self, cookie: u64) -> Result<u32, ProtocolError> {
+    fn tag_under_way(&self, cookie: u64) -> Result<u32, NbdError> {
         let (tag, generation) = (cookie as u32, (cookie >> 32) as u32);
         let slot = self.slots.get(tag as usize);
         match slot.is_some_and(|slot| slot.is_under_way && slot.generation == generation) {
             true => Ok(tag),
-            false => Err(ProtocolError::UnknownCookie { cookie }),
+            false => Err(NbdError::UnknownCookie { cookie }),
         }
     }
 
@@ -272,7 +268,7 @@ impl Replies {
         is_last.then_some(tag)
     }
 
-    fn complete(&mut self, tag: u32) -> Result<Completed, ProtocolError> {
+    fn complete(&mut self, tag: u32) -> Result<Completed, NbdError> {
         let slot = &mut self.slots[tag as usize];
         if slot.error.is_none() && slot.received_bytes < slot.read_bytes {
             return Err(self.bad_reply(tag, "a read that succeeded without all of its data"));
@@ -282,8 +278,8 @@ impl Replies {
         Ok(Completed { tag, result: slot.error.map_or(Ok(()), Err) })
     }
 
-    fn bad_reply(&self, tag: u32, why: &'static str) -> ProtocolError {
-        ProtocolError::BadReply { cookie: cookie(tag, self.slots[tag as usize].generation), why }
+    fn bad_reply(&self, tag: u32, why: &'static str) -> NbdError {
+        NbdError::BadReply { cookie: cookie(tag, self.slots[tag as usize].generation), why }
     }
 }
 

@@ -11,14 +11,15 @@
 //!   chunk    magic 4 | flags 2 | kind 2 | cookie 8 | payload bytes 4 |  payload
 //! ```
 //!
-//! Two kinds of failure are kept apart. A [`ProtocolError`] means that it is unknown where the next message starts: the
+//! Two kinds of failure are kept apart. A [`NbdError`] means that it is unknown where the next message starts: the
 //! connection is closed. An [`Errno`] is an answer: the request was understood and refused, its payload is
 //! skipped, and the connection goes on.
 //!
 //! Nothing here allocates; everything is O(1).
 
-use super::error::{Errno, ProtocolError};
+use super::error::{Errno, NbdError};
 use super::export::ExportInfo;
+use super::limits::PAYLOAD_BYTES_MAX;
 
 /// Bytes of a request without its data.
 pub const REQUEST_BYTES: usize = 28;
@@ -28,9 +29,6 @@ pub const SIMPLE_REPLY_BYTES: usize = 16;
 pub const CHUNK_BYTES: usize = 20;
 /// Bytes before the data of an offset-data chunk: the chunk's own and the offset.
 pub const OFFSET_DATA_BYTES: usize = CHUNK_BYTES + 8;
-/// Largest data of one write that is received, bytes: 2^25, which the specification tells clients not to exceed and
-/// servers not to take for an attack ("Block size constraints"). A larger one closes the connection.
-pub const PAYLOAD_BYTES_MAX: u32 = 32 * 1024 * 1024;
 
 const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
@@ -143,10 +141,10 @@ pub struct Request {
 
 impl Request {
     /// Reads a request. An error means that the connection must be closed.
-    pub fn decode(bytes: &[u8; REQUEST_BYTES]) -> Result<Request, ProtocolError> {
+    pub fn decode(bytes: &[u8; REQUEST_BYTES]) -> Result<Request, NbdError> {
         let got = be32(bytes, 0);
         if got != REQUEST_MAGIC {
-            return Err(ProtocolError::BadMagic { what: "a request", got: got.into(), expected: REQUEST_MAGIC.into() });
+            return Err(NbdError::BadMagic { what: "a request", got: got.into(), expected: REQUEST_MAGIC.into() });
         }
         let request = Request {
             flags: CommandFlags(be16(bytes, 4)),
@@ -156,7 +154,7 @@ impl Request {
             length: be32(bytes, 24),
         };
         match request.payload_bytes() > PAYLOAD_BYTES_MAX {
-            true => Err(ProtocolError::PayloadTooLong { got: request.length }),
+            true => Err(NbdError::PayloadTooLong { got: request.length }),
             false => Ok(request),
         }
     }
@@ -190,8 +188,8 @@ impl Request {
     /// - not aligned to the minimum block size: `InvalidArgument`;
     /// - beyond the end: `NoSpace` for a write or write-zeroes, `InvalidArgument` for a read, trim or cache;
     /// - a read or a write longer than the maximum block size: `Overflow` for a read that must not be fragmented,
-    ///   `InvalidArgument` otherwise. That size bounds payloads: a request without one (trim, cache, write-zeroes) may have any
-    ///   length, as nbdcopy, oVirt and the kernel's client rely on.
+    ///   `InvalidArgument` otherwise. That size bounds payloads: a request without one (trim, cache, write-zeroes) may
+    ///   have any length, as nbdcopy, oVirt and the kernel's client rely on.
     ///
     /// A read's do-not-fragment flag is accepted without structured replies too: simple replies never are fragmented.
     pub fn check(&self, export: &ExportInfo) -> Result<(), Errno> {
@@ -345,7 +343,7 @@ pub enum ReplyHeader {
 
 impl ReplyHeader {
     /// Reads the beginning of a reply: the header and its length in bytes, or `None` if more bytes are needed.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(ReplyHeader, usize)>, ProtocolError> {
+    pub fn decode(bytes: &[u8]) -> Result<Option<(ReplyHeader, usize)>, NbdError> {
         if bytes.len() < SIMPLE_REPLY_BYTES {
             return Ok(None);
         }
@@ -360,12 +358,10 @@ impl ReplyHeader {
                 let is_last = be16(bytes, 4) & CHUNK_FLAG_DONE != 0;
                 let (number, payload_bytes) = (be16(bytes, 6), be32(bytes, 16));
                 let kind = chunk_kind(number, payload_bytes, is_last)
-                    .ok_or(ProtocolError::BadChunk { kind: number, got: payload_bytes })?;
+                    .ok_or(NbdError::BadChunk { kind: number, got: payload_bytes })?;
                 Ok(Some((ReplyHeader::Chunk { cookie, is_last, kind, payload_bytes }, CHUNK_BYTES)))
             }
-            got => {
-                Err(ProtocolError::BadMagic { what: "a reply", got: got.into(), expected: SIMPLE_REPLY_MAGIC.into() })
-            }
+            got => Err(NbdError::BadMagic { what: "a reply", got: got.into(), expected: SIMPLE_REPLY_MAGIC.into() }),
         }
     }
 }

@@ -1,59 +1,61 @@
 //! Commands on blocks, held against the volume's size and limits: each becomes a [`Job`].
 
-use super::command::{Command, Compared, Transfer};
+use super::command::{Compared, ScsiCommand, Transfer};
 use super::extents::Extent;
+use super::geometry::Geometry;
 use super::inquiry::{
     TRANSFER_BYTES_MAX, UNMAP_BYTES_MAX, UNMAP_DESCRIPTORS_MAX, WRITE_SAME_BLOCKS_MAX, compare_blocks_max,
 };
 use super::job::{Job, Work};
+use super::outcome::Outcome;
 use super::sense::{Answer, Sense, Status};
-use super::unit::{LogicalUnit, Outcome};
 use plimsoll_core::Class;
 
 /// Bytes before the descriptors of an UNMAP, and of each (SBC-4, 5.31).
 const UNMAP_HEADER_BYTES: usize = 8;
 const UNMAP_DESCRIPTOR_BYTES: usize = 16;
 
-impl LogicalUnit {
-    /// Where the blocks of a command are, if the unit has them.
-    fn extent(&self, lba: u64, blocks: u64) -> Result<Extent, Sense> {
-        let end = lba.checked_add(blocks).filter(|&end| end <= self.geometry.blocks);
-        end.ok_or(Sense::LBA_OUT_OF_RANGE)?;
-        let block = u64::from(self.geometry.block_bytes);
-        Ok(Extent { offset: lba * block, length: blocks * block })
-    }
+/// The unit as commands on its blocks see it.
+pub(super) struct Blocks<'unit> {
+    pub(super) geometry: &'unit Geometry,
+    /// No session may write: the volume is read-only, or a mode page says so.
+    pub(super) is_write_protected: bool,
+}
 
+impl Blocks<'_> {
     /// A command on blocks.
-    pub(super) fn on_blocks(&self, command: &Command) -> Outcome {
+    pub(super) fn on_blocks(&self, command: &ScsiCommand) -> Outcome {
         self.job(command).unwrap_or_else(|sense| sense.into())
     }
 
-    fn job(&self, command: &Command) -> Result<Outcome, Sense> {
+    fn job(&self, command: &ScsiCommand) -> Result<Outcome, Sense> {
         match *command {
-            Command::Read(transfer) => self.bounded(transfer, Work::Read, 0),
-            Command::Write(transfer) => self.writing(transfer, Work::Write, 1),
-            Command::WriteAndVerify(transfer, compared) => self.writing(transfer, Work::WriteAndVerify(compared), 1),
-            Command::OrWrite(transfer) => self.writing(transfer, Work::OrWrite, 1),
-            Command::CompareAndWrite(transfer) if transfer.blocks > compare_blocks_max(&self.geometry) => {
+            ScsiCommand::Read(transfer) => self.bounded(transfer, Work::Read, 0),
+            ScsiCommand::Write(transfer) => self.writing(transfer, Work::Write, 1),
+            ScsiCommand::WriteAndVerify(transfer, compared) => {
+                self.writing(transfer, Work::WriteAndVerify(compared), 1)
+            }
+            ScsiCommand::OrWrite(transfer) => self.writing(transfer, Work::OrWrite, 1),
+            ScsiCommand::CompareAndWrite(transfer) if transfer.blocks > compare_blocks_max(self.geometry) => {
                 Err(Sense::INVALID_FIELD)
             }
-            Command::CompareAndWrite(transfer) => self.writing(transfer, Work::CompareAndWrite, 2),
-            Command::Verify(transfer, Compared::Each) => self.bounded(transfer, Work::Verify(Compared::Each), 1),
-            Command::Verify(transfer, compared) => {
-                let extent = self.extent(transfer.lba, transfer.blocks.into())?;
+            ScsiCommand::CompareAndWrite(transfer) => self.writing(transfer, Work::CompareAndWrite, 2),
+            ScsiCommand::Verify(transfer, Compared::Each) => self.bounded(transfer, Work::Verify(Compared::Each), 1),
+            ScsiCommand::Verify(transfer, compared) => {
+                let extent = self.geometry.extent(transfer.lba, transfer.blocks.into())?;
                 let sent = if compared == Compared::One && transfer.blocks > 0 { self.geometry.block_bytes } else { 0 };
                 Ok(self.outcome(transfer, Work::Verify(compared), extent, sent))
             }
-            Command::WriteSame { transfer, unmaps, has_data } => self.write_same(transfer, unmaps, has_data),
-            Command::Prefetch(transfer) => {
+            ScsiCommand::WriteSame { transfer, unmaps, has_data } => self.write_same(transfer, unmaps, has_data),
+            ScsiCommand::Prefetch(transfer) => {
                 // There is no cache of ours to fetch into, which is not said to be met.
-                self.extent(transfer.lba, transfer.blocks.into())?;
+                self.geometry.extent(transfer.lba, transfer.blocks.into())?;
                 Ok(Answer::GOOD.into())
             }
             // A command that does not want to wait (IMMED) waits all the same: an answer that says too little would be
             // worse.
-            Command::SynchronizeCache(transfer) => {
-                let extent = self.extent(transfer.lba, transfer.blocks.into())?;
+            ScsiCommand::SynchronizeCache(transfer) => {
+                let extent = self.geometry.extent(transfer.lba, transfer.blocks.into())?;
                 Ok(Outcome::Job(job_of(transfer, Work::Flush, extent, 0)))
             }
             _ => Err(Sense::INVALID_OPCODE),
@@ -70,7 +72,7 @@ impl LogicalUnit {
 
     /// A command with bytes that cross the wire `times` times from the initiator, or to it.
     fn bounded(&self, transfer: Transfer, work: Work, times: u32) -> Result<Outcome, Sense> {
-        let extent = self.extent(transfer.lba, transfer.blocks.into())?;
+        let extent = self.geometry.extent(transfer.lba, transfer.blocks.into())?;
         if extent.length > u64::from(TRANSFER_BYTES_MAX) {
             return Err(Sense::INVALID_FIELD);
         }
@@ -78,17 +80,17 @@ impl LogicalUnit {
     }
 
     fn writing(&self, transfer: Transfer, work: Work, times: u32) -> Result<Outcome, Sense> {
-        match self.writes_are_refused() {
+        match self.is_write_protected {
             true => Err(Sense::WRITE_PROTECTED),
             false => self.bounded(transfer, work, times),
         }
     }
 
     fn write_same(&self, transfer: Transfer, unmaps: bool, has_data: bool) -> Result<Outcome, Sense> {
-        if self.writes_are_refused() {
+        if self.is_write_protected {
             return Err(Sense::WRITE_PROTECTED);
         }
-        let extent = self.extent(transfer.lba, transfer.blocks.into())?;
+        let extent = self.geometry.extent(transfer.lba, transfer.blocks.into())?;
         if extent.length == 0 || transfer.blocks > WRITE_SAME_BLOCKS_MAX {
             return Err(Sense::INVALID_FIELD);
         }
@@ -128,7 +130,7 @@ impl LogicalUnit {
         for descriptor in descriptors.chunks_exact(UNMAP_DESCRIPTOR_BYTES) {
             let lba = u64::from_be_bytes(descriptor[..8].try_into().expect("eight bytes"));
             let blocks = u32::from_be_bytes(descriptor[8..12].try_into().expect("four bytes"));
-            let extent = self.extent(lba, blocks.into())?;
+            let extent = self.geometry.extent(lba, blocks.into())?;
             if extent.length > 0 {
                 extents.push(extent);
             }

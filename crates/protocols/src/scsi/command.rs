@@ -1,8 +1,8 @@
 //! Commands, decoded from their command descriptor blocks (CDBs).
 //!
 //! A CDB says in its first byte, and sometimes in a service action, what it is. The rest are fields at places that
-//! differ from command to command. Decoding turns all of them into one [`Command`], and refuses what this target does
-//! not do, so that no code behind looks at bytes again. Field positions are those of SPC-5 and SBC-4.
+//! differ from command to command. Decoding turns all of them into one [`ScsiCommand`], and refuses what this target
+//! does not do, so that no code behind looks at bytes again. Field positions are those of SPC-5 and SBC-4.
 
 use super::sense::Sense;
 use plimsoll_core::Class;
@@ -39,7 +39,7 @@ pub enum Compared {
 /// What an initiator asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the variants are the standards' commands, their fields the standards' fields")]
-pub enum Command {
+pub enum ScsiCommand {
     TestUnitReady,
     RequestSense { as_descriptors: bool, allocation: usize },
     Inquiry { page: Option<u8>, allocation: usize },
@@ -117,120 +117,120 @@ fn compared(cdb: &[u8; CDB_BYTES], length: usize) -> Result<(Transfer, Compared)
 }
 
 /// As [`compared`], of a command that writes the bytes it compares.
-fn written_and_compared(cdb: &[u8; CDB_BYTES], length: usize) -> Result<Command, Sense> {
+fn written_and_compared(cdb: &[u8; CDB_BYTES], length: usize) -> Result<ScsiCommand, Sense> {
     match compared(cdb, length)? {
         (_, Compared::One) => Err(Sense::INVALID_FIELD),
-        (transfer, compared) => Ok(Command::WriteAndVerify(transfer, compared)),
+        (transfer, compared) => Ok(ScsiCommand::WriteAndVerify(transfer, compared)),
     }
 }
 
-fn write_same(cdb: &[u8; CDB_BYTES], length: usize) -> Result<Command, Sense> {
+fn write_same(cdb: &[u8; CDB_BYTES], length: usize) -> Result<ScsiCommand, Sense> {
     let transfer = Transfer { is_forced: false, ..unprotected(cdb, length)? };
     let (is_anchored, unmaps, has_data) = (cdb[1] & 0x10 != 0, cdb[1] & 0x08 != 0, length == 10 || cdb[1] & 1 == 0);
     match is_anchored {
         true => Err(Sense::INVALID_FIELD),
-        false => Ok(Command::WriteSame { transfer, unmaps, has_data }),
+        false => Ok(ScsiCommand::WriteSame { transfer, unmaps, has_data }),
     }
 }
 
-fn mode_sense(cdb: &[u8; CDB_BYTES], is_long: bool) -> Command {
+fn mode_sense(cdb: &[u8; CDB_BYTES], is_long: bool) -> ScsiCommand {
     let allocation = if is_long { be16(cdb, 7).into() } else { cdb[4].into() };
     let (control, page) = (cdb[2] >> 6, cdb[2] & 0x3f);
-    Command::ModeSense { is_long, has_descriptors: cdb[1] & 0x08 == 0, control, page, subpage: cdb[3], allocation }
+    ScsiCommand::ModeSense { is_long, has_descriptors: cdb[1] & 0x08 == 0, control, page, subpage: cdb[3], allocation }
 }
 
-fn mode_select(cdb: &[u8; CDB_BYTES], is_long: bool) -> Command {
+fn mode_select(cdb: &[u8; CDB_BYTES], is_long: bool) -> ScsiCommand {
     let length = if is_long { be16(cdb, 7).into() } else { cdb[4].into() };
-    Command::ModeSelect { is_long, saves: cdb[1] & 1 != 0, length }
+    ScsiCommand::ModeSelect { is_long, saves: cdb[1] & 1 != 0, length }
 }
 
-fn service_action_in(cdb: &[u8; CDB_BYTES]) -> Result<Command, Sense> {
+fn service_action_in(cdb: &[u8; CDB_BYTES]) -> Result<ScsiCommand, Sense> {
     let allocation = be32(cdb, 10) as usize;
     match cdb[1] & 0x1f {
-        0x10 => Ok(Command::ReadCapacity16 { allocation }),
-        0x12 => Ok(Command::GetLbaStatus { lba: be64(cdb, 2), allocation }),
+        0x10 => Ok(ScsiCommand::ReadCapacity16 { allocation }),
+        0x12 => Ok(ScsiCommand::GetLbaStatus { lba: be64(cdb, 2), allocation }),
         _ => Err(Sense::INVALID_OPCODE),
     }
 }
 
-fn maintenance_in(cdb: &[u8; CDB_BYTES]) -> Result<Command, Sense> {
+fn maintenance_in(cdb: &[u8; CDB_BYTES]) -> Result<ScsiCommand, Sense> {
     let allocation = be32(cdb, 6) as usize;
     match cdb[1] & 0x1f {
         0x0c => {
             let (options, opcode, action) = (cdb[2] & 7, cdb[3], be16(cdb, 4));
-            Ok(Command::ReportOpcodes { options, opcode, action, has_timeouts: cdb[2] & 0x80 != 0, allocation })
+            Ok(ScsiCommand::ReportOpcodes { options, opcode, action, has_timeouts: cdb[2] & 0x80 != 0, allocation })
         }
-        0x0d => Ok(Command::ReportTaskManagement { is_extended: cdb[2] & 0x80 != 0, allocation }),
+        0x0d => Ok(ScsiCommand::ReportTaskManagement { is_extended: cdb[2] & 0x80 != 0, allocation }),
         _ => Err(Sense::INVALID_OPCODE),
     }
 }
 
-fn inquiry(cdb: &[u8; CDB_BYTES]) -> Result<Command, Sense> {
+fn inquiry(cdb: &[u8; CDB_BYTES]) -> Result<ScsiCommand, Sense> {
     let page = (cdb[1] & 1 != 0).then_some(cdb[2]);
     // A page without the bit that asks for one, or the obsolete CMDDT bit.
     if cdb[1] & 2 != 0 || (page.is_none() && cdb[2] != 0) {
         return Err(Sense::INVALID_FIELD);
     }
-    Ok(Command::Inquiry { page, allocation: be16(cdb, 3).into() })
+    Ok(ScsiCommand::Inquiry { page, allocation: be16(cdb, 3).into() })
 }
 
-fn compare_and_write(cdb: &[u8; CDB_BYTES]) -> Result<Command, Sense> {
-    Ok(Command::CompareAndWrite(Transfer { blocks: cdb[13].into(), ..unprotected(cdb, 16)? }))
+fn compare_and_write(cdb: &[u8; CDB_BYTES]) -> Result<ScsiCommand, Sense> {
+    Ok(ScsiCommand::CompareAndWrite(Transfer { blocks: cdb[13].into(), ..unprotected(cdb, 16)? }))
 }
 
-impl Command {
+impl ScsiCommand {
     /// Decodes a CDB.
     ///
     /// # Errors
     /// The sense data to answer with: there is no such command here, or a field asks for something that is not offered.
-    pub fn decode(cdb: &[u8; CDB_BYTES]) -> Result<Command, Sense> {
+    pub fn decode(cdb: &[u8; CDB_BYTES]) -> Result<ScsiCommand, Sense> {
         let command = match cdb[0] {
-            0x00 => Command::TestUnitReady,
-            0x03 => Command::RequestSense { as_descriptors: cdb[1] & 1 != 0, allocation: cdb[4].into() },
-            0x08 => Command::Read(transfer(cdb, 6)),
-            0x0a => Command::Write(transfer(cdb, 6)),
+            0x00 => ScsiCommand::TestUnitReady,
+            0x03 => ScsiCommand::RequestSense { as_descriptors: cdb[1] & 1 != 0, allocation: cdb[4].into() },
+            0x08 => ScsiCommand::Read(transfer(cdb, 6)),
+            0x0a => ScsiCommand::Write(transfer(cdb, 6)),
             0x12 => inquiry(cdb)?,
             0x15 => mode_select(cdb, false),
-            0x16 => Command::Reserve6,
-            0x17 => Command::Release6,
+            0x16 => ScsiCommand::Reserve6,
+            0x17 => ScsiCommand::Release6,
             0x1a => mode_sense(cdb, false),
-            0x1b => Command::StartStopUnit,
-            0x1e => Command::PreventAllow { prevents: cdb[4] & 1 != 0 },
-            0x25 => Command::ReadCapacity10,
-            0x28 => Command::Read(unprotected(cdb, 10)?),
-            0x2a => Command::Write(unprotected(cdb, 10)?),
+            0x1b => ScsiCommand::StartStopUnit,
+            0x1e => ScsiCommand::PreventAllow { prevents: cdb[4] & 1 != 0 },
+            0x25 => ScsiCommand::ReadCapacity10,
+            0x28 => ScsiCommand::Read(unprotected(cdb, 10)?),
+            0x2a => ScsiCommand::Write(unprotected(cdb, 10)?),
             0x2e => written_and_compared(cdb, 10)?,
-            0x2f => compared(cdb, 10).map(|(transfer, compared)| Command::Verify(transfer, compared))?,
-            0x34 => Command::Prefetch(transfer(cdb, 10)),
-            0x35 => Command::SynchronizeCache(transfer(cdb, 10)),
+            0x2f => compared(cdb, 10).map(|(transfer, compared)| ScsiCommand::Verify(transfer, compared))?,
+            0x34 => ScsiCommand::Prefetch(transfer(cdb, 10)),
+            0x35 => ScsiCommand::SynchronizeCache(transfer(cdb, 10)),
             0x41 => write_same(cdb, 10)?,
             0x42 if cdb[1] & 1 != 0 => return Err(Sense::INVALID_FIELD),
-            0x42 => Command::Unmap { class: class(cdb[6]), length: be16(cdb, 7).into() },
+            0x42 => ScsiCommand::Unmap { class: class(cdb[6]), length: be16(cdb, 7).into() },
             0x55 => mode_select(cdb, true),
             0x5a => mode_sense(cdb, true),
-            0x5e => Command::PersistentIn { action: cdb[1] & 0x1f, allocation: be16(cdb, 7).into() },
-            0x5f => Command::PersistentOut {
+            0x5e => ScsiCommand::PersistentIn { action: cdb[1] & 0x1f, allocation: be16(cdb, 7).into() },
+            0x5f => ScsiCommand::PersistentOut {
                 action: cdb[1] & 0x1f,
                 scope: cdb[2] >> 4,
                 kind: cdb[2] & 0xf,
                 length: be32(cdb, 5),
             },
-            0x88 => Command::Read(unprotected(cdb, 16)?),
+            0x88 => ScsiCommand::Read(unprotected(cdb, 16)?),
             0x89 => compare_and_write(cdb)?,
-            0x8a => Command::Write(unprotected(cdb, 16)?),
-            0x8b => Command::OrWrite(unprotected(cdb, 16)?),
+            0x8a => ScsiCommand::Write(unprotected(cdb, 16)?),
+            0x8b => ScsiCommand::OrWrite(unprotected(cdb, 16)?),
             0x8e => written_and_compared(cdb, 16)?,
-            0x8f => compared(cdb, 16).map(|(transfer, compared)| Command::Verify(transfer, compared))?,
-            0x90 => Command::Prefetch(transfer(cdb, 16)),
-            0x91 => Command::SynchronizeCache(transfer(cdb, 16)),
+            0x8f => compared(cdb, 16).map(|(transfer, compared)| ScsiCommand::Verify(transfer, compared))?,
+            0x90 => ScsiCommand::Prefetch(transfer(cdb, 16)),
+            0x91 => ScsiCommand::SynchronizeCache(transfer(cdb, 16)),
             0x93 => write_same(cdb, 16)?,
             0x9e => service_action_in(cdb)?,
-            0xa0 => Command::ReportLuns { select: cdb[2], allocation: be32(cdb, 6) as usize },
+            0xa0 => ScsiCommand::ReportLuns { select: cdb[2], allocation: be32(cdb, 6) as usize },
             0xa3 => maintenance_in(cdb)?,
-            0xa8 => Command::Read(unprotected(cdb, 12)?),
-            0xaa => Command::Write(unprotected(cdb, 12)?),
+            0xa8 => ScsiCommand::Read(unprotected(cdb, 12)?),
+            0xaa => ScsiCommand::Write(unprotected(cdb, 12)?),
             0xae => written_and_compared(cdb, 12)?,
-            0xaf => compared(cdb, 12).map(|(transfer, compared)| Command::Verify(transfer, compared))?,
+            0xaf => compared(cdb, 12).map(|(transfer, compared)| ScsiCommand::Verify(transfer, compared))?,
             _ => return Err(Sense::INVALID_OPCODE),
         };
         Ok(command)
@@ -241,8 +241,8 @@ impl Command {
 mod tests {
     use super::*;
 
-    /// Every command with a GROUP NUMBER, as the tables of SBC-3 and SBC-4 print it: the bytes before it, from the code on, and all bytes.
-    /// They ask for block 0102h and the blocks behind it, 3 in all.
+    /// Every command with a GROUP NUMBER, as the tables of SBC-3 and SBC-4 print it: the bytes before it, from the code
+    /// on, and all bytes. They ask for block 0102h and the blocks behind it, 3 in all.
     const GROUPED: &[(&str, &[u8], usize)] = &[
         ("READ(10)", &[0x28, 0, 0, 0, 1, 2], 10),
         ("READ(12)", &[0xa8, 0, 0, 0, 1, 2, 0, 0, 0, 3], 12),
@@ -270,18 +270,18 @@ mod tests {
     const BEHIND: &[u8] = &[0, 3];
 
     /// What a command says of the group, and of blocks if it names any.
-    fn said(command: &Command) -> (Class, Option<(u64, u32)>) {
+    fn said(command: &ScsiCommand) -> (Class, Option<(u64, u32)>) {
         match *command {
-            Command::Read(transfer)
-            | Command::Write(transfer)
-            | Command::WriteAndVerify(transfer, _)
-            | Command::Verify(transfer, _)
-            | Command::CompareAndWrite(transfer)
-            | Command::OrWrite(transfer)
-            | Command::WriteSame { transfer, .. }
-            | Command::Prefetch(transfer)
-            | Command::SynchronizeCache(transfer) => (transfer.class, Some((transfer.lba, transfer.blocks))),
-            Command::Unmap { class, length } => {
+            ScsiCommand::Read(transfer)
+            | ScsiCommand::Write(transfer)
+            | ScsiCommand::WriteAndVerify(transfer, _)
+            | ScsiCommand::Verify(transfer, _)
+            | ScsiCommand::CompareAndWrite(transfer)
+            | ScsiCommand::OrWrite(transfer)
+            | ScsiCommand::WriteSame { transfer, .. }
+            | ScsiCommand::Prefetch(transfer)
+            | ScsiCommand::SynchronizeCache(transfer) => (transfer.class, Some((transfer.lba, transfer.blocks))),
+            ScsiCommand::Unmap { class, length } => {
                 assert_eq!(length, 3);
                 (class, None)
             }
@@ -304,7 +304,7 @@ mod tests {
                 // The upper three bits are others' or reserved.
                 cdb[before.len()] = byte;
                 let group = Class::new(byte & 0x1f).unwrap();
-                assert_eq!(said(&Command::decode(&cdb).unwrap()), (group, blocks), "{name} {byte:#04x}");
+                assert_eq!(said(&ScsiCommand::decode(&cdb).unwrap()), (group, blocks), "{name} {byte:#04x}");
             }
         }
     }
@@ -316,7 +316,7 @@ mod tests {
         for code in [0x08, 0x0a] {
             let mut cdb = [0xff; CDB_BYTES];
             cdb[..6].copy_from_slice(&[code, 0, 1, 2, 3, 0]);
-            assert_eq!(said(&Command::decode(&cdb).unwrap()), (Class::UNCLASSIFIED, Some((0x0102, 3))));
+            assert_eq!(said(&ScsiCommand::decode(&cdb).unwrap()), (Class::UNCLASSIFIED, Some((0x0102, 3))));
         }
     }
 }

@@ -74,7 +74,8 @@ impl AtWork {
         Some(self.next)
     }
 
-    /// Whether a change is under way that had not begun when this was asked last. O(commands that change something now).
+    /// Whether a change is under way that had not begun when this was asked last. O(commands that change something
+    /// now).
     pub(super) fn has_new(&mut self) -> bool {
         let told = std::mem::replace(&mut self.told, self.next);
         self.list.iter().any(|&(number, ..)| number > told)
@@ -189,10 +190,11 @@ mod tests {
         }
     }
 
-    /// What one of two sessions does: when it begins, when the store does it, when it ends, whether it gives back, where.
-    type Command = ([u8; 3], bool, u64, u64);
+    /// What one of two sessions does: when it begins, when the store does it, when it ends, whether it gives back,
+    /// where.
+    type BeginAt = ([u8; 3], bool, u64, u64);
 
-    fn commands() -> impl Strategy<Value = Vec<Command>> {
+    fn commands() -> impl Strategy<Value = Vec<BeginAt>> {
         let times = any::<[u8; 3]>().prop_map(|mut times| {
             times.sort_unstable();
             times

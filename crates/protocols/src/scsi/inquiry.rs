@@ -1,7 +1,7 @@
 //! What a logical unit says of itself: INQUIRY, its pages of vital product data (VPD), and its capacity.
 
+use super::geometry::Geometry;
 use super::sense::{Answer, Sense};
-use super::unit::Geometry;
 
 /// The maker of the unit, padded with spaces to 8 bytes (SPC-5, 6.6.2).
 const VENDOR: &[u8; 8] = b"PLIMSOLL";

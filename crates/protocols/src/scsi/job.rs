@@ -94,7 +94,7 @@ pub enum Place {
 
 /// A job under way.
 #[derive(Clone, Debug)]
-pub struct Progress {
+pub struct JobProgress {
     job: Job,
     /// Bytes that are compared, combined or written, of the stage.
     done: u64,
@@ -111,15 +111,15 @@ enum Stage {
     Second,
 }
 
-impl Progress {
+impl JobProgress {
     /// Begins. The initiator's bytes have all come: they are `data`.
-    pub fn new(mut job: Job, data: &[u8]) -> Progress {
+    pub fn new(mut job: Job, data: &[u8]) -> JobProgress {
         if let Work::Repeat { unmaps } = job.work
             && data[..job.data_out_bytes as usize].iter().all(|&byte| byte == 0)
         {
             job.work = if unmaps { Work::Release(vec![job.extent]) } else { Work::Zero };
         }
-        Progress { job, done: 0, stage: Stage::First, extent: 0, has_no_holes: false }
+        JobProgress { job, done: 0, stage: Stage::First, extent: 0, has_no_holes: false }
     }
 
     /// What it is about.
@@ -161,8 +161,8 @@ impl Progress {
         }
     }
 
-    /// The step that [`next`](Self::next) said has ended. `read` is what it read into the scratch buffer, `data` are the
-    /// initiator's bytes.
+    /// The step that [`next`](Self::next) said has ended. `read` is what it read into the scratch buffer, `data` are
+    /// the initiator's bytes.
     ///
     /// # Errors
     /// What to answer: the volume failed, or what was compared differs.

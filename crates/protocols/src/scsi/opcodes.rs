@@ -22,7 +22,7 @@ const fn action(action: u16, usage: &'static [u8]) -> Supported {
 const G: u8 = 0x1f;
 const F: u8 = 0xff;
 
-/// Every command of [`super::command::Command`], by its CDB's usage map.
+/// Every command of [`super::command::ScsiCommand`], by its CDB's usage map.
 const COMMANDS: &[Supported] = &[
     plain(&[0x00, 0, 0, 0, 0, 0]),
     plain(&[0x03, 1, 0, 0, F, 0]),
@@ -132,7 +132,7 @@ fn timeouts() -> [u8; TIMEOUTS_BYTES as usize] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::command::{CDB_BYTES, Command};
+    use super::super::command::{CDB_BYTES, ScsiCommand};
     use super::*;
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
                 });
                 // Those of reservations are told apart by the code that keeps the reservations.
                 if !matches!(opcode, 0x5e | 0x5f) {
-                    let is_decoded = Command::decode(&cdb) != Err(Sense::INVALID_OPCODE);
+                    let is_decoded = ScsiCommand::decode(&cdb) != Err(Sense::INVALID_OPCODE);
                     assert_eq!(is_listed, is_decoded, "{opcode:#04x} {action:#04x}");
                 }
             }

@@ -4,12 +4,15 @@
 //! attentions: what happened that the others have not heard of yet. A command is decoded, held against all of that, and
 //! becomes an [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the volume.
 
-use super::command::{CDB_BYTES, Command};
+use super::blocks::Blocks;
+use super::command::{CDB_BYTES, ScsiCommand};
 use super::extents::{AtWork, Change, Extent, Released};
+use super::geometry::Geometry;
 use super::inquiry::{self, Identity};
 use super::job::{Job, Work};
 use super::mode::{Asked, Mode};
 use super::opcodes;
+use super::outcome::Outcome;
 use super::reservation::{Access, Notices, PERSISTENT_PARAMETER_BYTES, Persistent, PortName};
 use super::sense::{Answer, Sense, Status};
 use std::collections::VecDeque;
@@ -25,19 +28,6 @@ const MODE_CHANGED: u16 = 0x2a01;
 /// Descriptors that GET LBA STATUS answers with at the most.
 const STATUS_DESCRIPTORS_MAX: usize = 256;
 
-/// What a volume is like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
-    /// Bytes of a block.
-    pub block_bytes: u32,
-    /// How many there are, at least one.
-    pub blocks: u64,
-    /// No session may write.
-    pub is_read_only: bool,
-    /// The medium turns.
-    pub is_rotational: bool,
-}
-
 /// A session's number at its unit. Never used again.
 pub type NexusId = u64;
 
@@ -49,26 +39,9 @@ struct Nexus {
     aborted_before: u64,
 }
 
-/// What becomes of a command.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is over.
-    Answer(Answer),
-    /// So many bytes of parameters have to come first; then [`LogicalUnit::parameters`] says more.
-    Parameters(u32),
-    /// The volume has to do something.
-    Job(Job),
-}
-
-impl<T: Into<Answer>> From<T> for Outcome {
-    fn from(answer: T) -> Outcome {
-        Outcome::Answer(answer.into())
-    }
-}
-
 /// A volume as initiators see it.
 pub struct LogicalUnit {
-    pub(super) geometry: Geometry,
+    geometry: Geometry,
     identity: Identity,
     mode: Mode,
     nexuses: Vec<Nexus>,
@@ -119,8 +92,8 @@ impl LogicalUnit {
         self.nexuses.retain(|other| other.id != nexus);
     }
 
-    /// A session begins no more commands: what it had reserved with RESERVE(6) is free. Those under way can be aborted as before, by other
-    /// sessions and by the one that takes its place.
+    /// A session begins no more commands: what it had reserved with RESERVE(6) is free. Those under way can be aborted
+    /// as before, by other sessions and by the one that takes its place.
     pub fn session_ends(&mut self, nexus: NexusId) {
         if self.reserved_by == Some(nexus) {
             self.reserved_by = None;
@@ -147,7 +120,8 @@ impl LogicalUnit {
         self.tell_all(RESET, |_| true);
     }
 
-    /// Whether commands change blocks that had not begun when this was asked last: those have to be aborted at the volume, too.
+    /// Whether commands change blocks that had not begun when this was asked last: those have to be aborted at the
+    /// volume, too.
     pub fn has_new_changes(&mut self) -> bool {
         self.at_work.has_new()
     }
@@ -184,21 +158,27 @@ impl LogicalUnit {
         self.geometry.block_bytes
     }
 
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks { geometry: &self.geometry, is_write_protected: self.is_write_protected() }
+    }
+
     fn is_write_protected(&self) -> bool {
         self.geometry.is_read_only || self.mode.is_write_protected
     }
 
     /// Takes a command of `nexus` for the unit numbered `lun`.
     pub fn command(&mut self, nexus: NexusId, lun: u64, cdb: &[u8; CDB_BYTES]) -> Outcome {
-        let decoded = Command::decode(cdb);
+        let decoded = ScsiCommand::decode(cdb);
         let is_there = lun == 0;
         match decoded {
-            Ok(Command::Inquiry { page: None, allocation }) => return inquiry::standard(is_there, allocation).into(),
-            Ok(Command::Inquiry { page: Some(page), allocation }) if is_there => {
+            Ok(ScsiCommand::Inquiry { page: None, allocation }) => {
+                return inquiry::standard(is_there, allocation).into();
+            }
+            Ok(ScsiCommand::Inquiry { page: Some(page), allocation }) if is_there => {
                 return inquiry::page(page, &self.identity, &self.geometry, allocation).into();
             }
-            Ok(Command::ReportLuns { select, allocation }) => return inquiry::units(select, allocation).into(),
-            Ok(Command::RequestSense { as_descriptors, allocation }) => {
+            Ok(ScsiCommand::ReportLuns { select, allocation }) => return inquiry::units(select, allocation).into(),
+            Ok(ScsiCommand::RequestSense { as_descriptors, allocation }) => {
                 let pending = if is_there { self.take_attention(nexus) } else { Some(Sense::NO_SUCH_UNIT) };
                 let sense = pending.unwrap_or(Sense::NONE);
                 return Answer::of_data(sense.encode(as_descriptors), allocation).into();
@@ -221,64 +201,69 @@ impl LogicalUnit {
     }
 
     /// Whether another session's reservation is in the way (SPC-4, table 66; SBC-4, table 13).
-    fn is_kept_out(&self, nexus: NexusId, command: &Command) -> bool {
+    fn is_kept_out(&self, nexus: NexusId, command: &ScsiCommand) -> bool {
         let access = match command {
-            Command::Inquiry { .. } | Command::RequestSense { .. } | Command::ReportLuns { .. } | Command::Release6 => {
-                Access::Always
-            }
-            Command::Read(_)
-            | Command::Verify(..)
-            | Command::Prefetch(_)
-            | Command::GetLbaStatus { .. }
-            | Command::ModeSense { .. } => Access::Reads,
-            Command::Write(_)
-            | Command::WriteAndVerify(..)
-            | Command::CompareAndWrite(_)
-            | Command::OrWrite(_)
-            | Command::WriteSame { .. }
-            | Command::Unmap { .. }
-            | Command::SynchronizeCache(_)
-            | Command::ModeSelect { .. }
-            | Command::PreventAllow { prevents: true } => Access::Writes,
+            ScsiCommand::Inquiry { .. }
+            | ScsiCommand::RequestSense { .. }
+            | ScsiCommand::ReportLuns { .. }
+            | ScsiCommand::Release6 => Access::Always,
+            ScsiCommand::Read(_)
+            | ScsiCommand::Verify(..)
+            | ScsiCommand::Prefetch(_)
+            | ScsiCommand::GetLbaStatus { .. }
+            | ScsiCommand::ModeSense { .. } => Access::Reads,
+            ScsiCommand::Write(_)
+            | ScsiCommand::WriteAndVerify(..)
+            | ScsiCommand::CompareAndWrite(_)
+            | ScsiCommand::OrWrite(_)
+            | ScsiCommand::WriteSame { .. }
+            | ScsiCommand::Unmap { .. }
+            | ScsiCommand::SynchronizeCache(_)
+            | ScsiCommand::ModeSelect { .. }
+            | ScsiCommand::PreventAllow { prevents: true } => Access::Writes,
             _ => Access::Asks,
         };
         let is_reserved = self.reserved_by.is_some_and(|holder| holder != nexus) && access != Access::Always;
         is_reserved || self.port(nexus).is_none_or(|port| self.persistent.keeps_out(port, access))
     }
 
-    fn execute(&mut self, nexus: NexusId, command: &Command) -> Outcome {
+    fn execute(&mut self, nexus: NexusId, command: &ScsiCommand) -> Outcome {
         match *command {
-            Command::TestUnitReady | Command::StartStopUnit | Command::PreventAllow { .. } => Answer::GOOD.into(),
-            Command::ReadCapacity10 => inquiry::capacity10(&self.geometry).into(),
-            Command::ReadCapacity16 { allocation } => inquiry::capacity16(&self.geometry, allocation).into(),
-            Command::ModeSense { is_long, control, page, subpage, allocation, .. } => {
+            ScsiCommand::TestUnitReady | ScsiCommand::StartStopUnit | ScsiCommand::PreventAllow { .. } => {
+                Answer::GOOD.into()
+            }
+            ScsiCommand::ReadCapacity10 => inquiry::capacity10(&self.geometry).into(),
+            ScsiCommand::ReadCapacity16 { allocation } => inquiry::capacity16(&self.geometry, allocation).into(),
+            ScsiCommand::ModeSense { is_long, control, page, subpage, allocation, .. } => {
                 let asked = Asked { is_long, control, page, subpage, allocation };
                 self.mode.sense(&asked, self.is_write_protected()).into()
             }
-            Command::ModeSelect { saves: true, .. } => Sense::INVALID_FIELD.into(),
-            Command::ModeSelect { length: 0, .. } | Command::Unmap { length: 0, .. } => Answer::GOOD.into(),
-            Command::PersistentOut { length, .. } if length != PERSISTENT_PARAMETER_BYTES => {
+            ScsiCommand::ModeSelect { saves: true, .. } => Sense::INVALID_FIELD.into(),
+            ScsiCommand::ModeSelect { length: 0, .. } | ScsiCommand::Unmap { length: 0, .. } => Answer::GOOD.into(),
+            ScsiCommand::PersistentOut { length, .. } if length != PERSISTENT_PARAMETER_BYTES => {
                 Sense::PARAMETER_LIST_LENGTH.into()
             }
-            Command::ModeSelect { length, .. } | Command::PersistentOut { length, .. } => Outcome::Parameters(length),
-            Command::Unmap { .. } if self.is_write_protected() => Sense::WRITE_PROTECTED.into(),
-            Command::Unmap { length, .. } => Outcome::Parameters(length),
-            Command::Reserve6 if self.persistent.has_registrations() => {
+            ScsiCommand::ModeSelect { length, .. } | ScsiCommand::PersistentOut { length, .. } => {
+                Outcome::Parameters(length)
+            }
+            ScsiCommand::Unmap { .. } if self.is_write_protected() => Sense::WRITE_PROTECTED.into(),
+            ScsiCommand::Unmap { length, .. } => Outcome::Parameters(length),
+            ScsiCommand::Reserve6 if self.persistent.has_registrations() => {
                 Answer::of_status(Status::ReservationConflict).into()
             }
-            Command::Reserve6 => {
+            ScsiCommand::Reserve6 => {
                 self.reserved_by = Some(nexus);
                 Answer::GOOD.into()
             }
-            Command::Release6 => {
+            ScsiCommand::Release6 => {
                 self.reserved_by = self.reserved_by.filter(|&holder| holder != nexus);
                 Answer::GOOD.into()
             }
-            Command::PersistentIn { action, allocation } => self.persistent.report(action, allocation).into(),
-            Command::ReportOpcodes { options, opcode, action, has_timeouts, allocation } => {
+            ScsiCommand::PersistentIn { action, allocation } => self.persistent.report(action, allocation).into(),
+            ScsiCommand::ReportOpcodes { options, opcode, action, has_timeouts, allocation } => {
                 opcodes::report(options, opcode, action, has_timeouts, allocation).into()
             }
-            Command::ReportTaskManagement { is_extended, allocation } => {
+            ScsiCommand::ReportTaskManagement { is_extended, allocation } => {
                 // Abort task, abort task set, clear task set, logical unit reset.
                 let mut data = vec![0xd8, 0, 0, 0];
                 if is_extended {
@@ -287,18 +272,18 @@ impl LogicalUnit {
                 }
                 Answer::of_data(data, allocation).into()
             }
-            Command::GetLbaStatus { lba, allocation } => self.lba_status(lba, allocation).into(),
-            Command::Inquiry { .. } | Command::ReportLuns { .. } | Command::RequestSense { .. } => {
+            ScsiCommand::GetLbaStatus { lba, allocation } => self.lba_status(lba, allocation).into(),
+            ScsiCommand::Inquiry { .. } | ScsiCommand::ReportLuns { .. } | ScsiCommand::RequestSense { .. } => {
                 unreachable!("answered whatever the state of the unit")
             }
-            _ => self.on_blocks(command),
+            _ => self.blocks().on_blocks(command),
         }
     }
 
     /// Takes the parameters of a command that [`command`](Self::command) had wanted them for.
     pub fn parameters(&mut self, nexus: NexusId, cdb: &[u8; CDB_BYTES], list: &[u8]) -> Outcome {
-        match Command::decode(cdb) {
-            Ok(Command::ModeSelect { is_long, .. }) => match self.mode.select(is_long, list) {
+        match ScsiCommand::decode(cdb) {
+            Ok(ScsiCommand::ModeSelect { is_long, .. }) => match self.mode.select(is_long, list) {
                 Ok(has_changed) => {
                     if has_changed {
                         self.tell_all(MODE_CHANGED, |other| other.id != nexus);
@@ -307,7 +292,7 @@ impl LogicalUnit {
                 }
                 Err(sense) => sense.into(),
             },
-            Ok(Command::PersistentOut { action, scope, kind, .. }) => {
+            Ok(ScsiCommand::PersistentOut { action, scope, kind, .. }) => {
                 let Some(port) = self.port(nexus).cloned() else { return Answer::GOOD.into() };
                 match self.persistent.order(&port, (action, scope, kind), list) {
                     Ok(notices) => {
@@ -318,7 +303,7 @@ impl LogicalUnit {
                     Err(answer) => answer.into(),
                 }
             }
-            Ok(Command::Unmap { class, .. }) => self.unmap(class, list),
+            Ok(ScsiCommand::Unmap { class, .. }) => self.blocks().unmap(class, list),
             _ => Sense::INVALID_OPCODE.into(),
         }
     }
@@ -391,10 +376,6 @@ impl LogicalUnit {
         if succeeded {
             released.extents().for_each(|extent| self.released.add(extent));
         }
-    }
-
-    pub(super) fn writes_are_refused(&self) -> bool {
-        self.is_write_protected()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Whether a volume has data anywhere. A volume is formatted only where it has none.
 //!
-//! Where a volume's bytes are a file's, the holes of that file are passed over: they read as zeroes, encrypted or not. All else is read, by
-//! way of the volume itself, up to the first byte that is not zero.
+//! Where a volume's bytes are a file's, the holes of that file are passed over: they read as zeroes, encrypted or not.
+//! All else is read, by way of the volume itself, up to the first byte that is not zero.
 
 use plimsoll_core::{Span, Time};
 use rustix::fs::SeekFrom;

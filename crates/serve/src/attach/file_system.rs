@@ -158,7 +158,8 @@ impl FileSystemPlan {
         Err(AttachError::ProgramFailed { program, outcome: output.status.to_string(), said })
     }
 
-    /// Why the options would be refused, as far as the kernel says so without a device; `None` where it takes them or cannot say.
+    /// Why the options would be refused, as far as the kernel says so without a device; `None` where it takes them or
+    /// cannot say.
     ///
     /// It takes root.
     pub fn refused_options(&self) -> Option<String> {

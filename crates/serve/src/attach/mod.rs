@@ -30,10 +30,10 @@ pub use isolation::isolated;
 pub use state::StateDirectory;
 pub use teardown::TeardownStep;
 
-use plimsoll_core::mounts::MOUNT_TABLE;
-use plimsoll_core::{MountTable, Span};
+use plimsoll_core::Span;
 use plimsoll_engine::content::Content;
-use plimsoll_protocols::fuse::wire::PAYLOAD_BYTES_MAX;
+use plimsoll_linux::{MOUNT_TABLE, MountTable};
+use plimsoll_protocols::fuse::limits::PAYLOAD_BYTES_MAX;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
 use rustix::thread::{NanosleepRelativeResult, Timespec, nanosleep};
@@ -140,8 +140,8 @@ impl Attachment {
         Ok((attachment, connection))
     }
 
-    /// Says where the volume may have data, so that a look for it before it is formatted reads no more than that. The look ends with an error
-    /// when the program was told to end, which is asked after each MiB.
+    /// Says where the volume may have data, so that a look for it before it is formatted reads no more than that. The
+    /// look ends with an error when the program was told to end, which is asked after each MiB.
     pub fn has_data_in(&mut self, places: DataPlaces, is_told_to_end: fn() -> bool) {
         (self.data_places, self.is_told_to_end) = (places, is_told_to_end);
     }

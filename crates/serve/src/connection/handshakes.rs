@@ -7,12 +7,11 @@
 //! handshake that was told to go needs a moment to end its thread. For that moment there are more than so many; never
 //! more than twice as many.
 
-use super::listener::Peer;
-use rustix::event::{EventfdFlags, eventfd};
+use super::peer::Peer;
+use plimsoll_linux::WakeEvent;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The peer that handshakes are counted for.
@@ -36,7 +35,7 @@ impl Holder {
 #[derive(Debug)]
 struct Place {
     holder: Holder,
-    stop: Arc<OwnedFd>,
+    stop: Arc<WakeEvent>,
     is_told_to_end: bool,
 }
 
@@ -52,7 +51,7 @@ pub(super) struct Handshakes {
 #[derive(Debug)]
 pub(super) struct Held<'handshakes> {
     handshakes: &'handshakes Handshakes,
-    stop: Arc<OwnedFd>,
+    stop: Arc<WakeEvent>,
 }
 
 impl Handshakes {
@@ -68,7 +67,7 @@ impl Handshakes {
         if places.len() >= self.max && (places.len() >= 2 * self.max || !end_oldest(&mut places)) {
             return Ok(None);
         }
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let stop = Arc::new(WakeEvent::new()?);
         places.push(Place { holder: Holder::of(peer), stop: stop.clone(), is_told_to_end: false });
         Ok(Some(Held { handshakes: self, stop }))
     }
@@ -86,8 +85,7 @@ impl Handshakes {
 impl Place {
     fn end(&mut self) {
         self.is_told_to_end = true;
-        // It fails only if the counter is full, and then it is readable as well.
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        self.stop.wake();
     }
 }
 
@@ -104,7 +102,7 @@ fn end_oldest(places: &mut [Place]) -> bool {
 
 impl Held<'_> {
     /// Readable once the handshake must end.
-    pub(super) fn stop(&self) -> &OwnedFd {
+    pub(super) fn stop(&self) -> &WakeEvent {
         &self.stop
     }
 }

@@ -1,4 +1,5 @@
-//! Sockets, threads and deadlines around a handshake: the control plane of the front ends that are reached over sockets.
+//! Sockets, threads and deadlines around a handshake: the control plane of the front ends that are reached over
+//! sockets.
 //!
 //! One thread accepts. Each connection gets a short-lived thread that conducts the handshake and then hands the socket
 //! over. The data path never waits for a client that is slow to introduce itself. A handshake has a deadline, and there
@@ -7,15 +8,15 @@
 
 use super::address::Address;
 use super::handshakes::{Handshakes, Held};
+use super::peer::Peer;
 use super::socket::{Patience, now};
 use plimsoll_core::{Span, Time};
-use plimsoll_engine::descriptors::refuse_descriptors;
-use plimsoll_engine::peer_log::PeerLog;
-use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use plimsoll_linux::descriptors::refuse_descriptors;
+use plimsoll_linux::{PeerLog, WakeEvent};
+use rustix::event::PollFlags;
 use rustix::net::SocketFlags;
-use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -87,32 +88,6 @@ pub enum ListenError {
         /// What it said.
         error: io::Error,
     },
-}
-
-/// The peer at the other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
-    /// A process on this machine, as it was when it connected (`SO_PEERCRED` of unix(7)).
-    Process {
-        /// Its number.
-        pid: i32,
-        /// Its user.
-        uid: u32,
-    },
-    /// An address.
-    Socket(SocketAddr),
-    /// The kernel would not say.
-    Unknown,
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Peer::Process { pid, uid } => write!(out, "process {pid} of user {uid}"),
-            Peer::Socket(address) => write!(out, "{address}"),
-            Peer::Unknown => write!(out, "unknown peer"),
-        }
-    }
 }
 
 /// A socket that listens.
@@ -203,13 +178,13 @@ impl Listener {
         &self.address
     }
 
-    /// Serves from now on, on threads of its own, until the answer is dropped. `conduct` gets each connection on a thread of its own,
-    /// and how long it may take. Threads are called after `protocol`.
+    /// Serves from now on, on threads of its own, until the answer is dropped. `conduct` gets each connection on a
+    /// thread of its own, and how long it may take. Threads are called after `protocol`.
     pub(crate) fn serve_with<F>(self, protocol: &'static str, conduct: F) -> io::Result<Serving>
     where
         F: Fn(OwnedFd, Peer, Patience<'_>) + Send + Sync + 'static,
     {
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let stop = Arc::new(WakeEvent::new()?);
         let stop_seen = stop.clone();
         let address = self.address.clone();
         let thread = thread::Builder::new().name(format!("{protocol}-accept")).spawn(move || {
@@ -226,7 +201,7 @@ impl Listener {
 #[derive(Debug)]
 pub struct Serving {
     address: Address,
-    stop: Arc<OwnedFd>,
+    stop: Arc<WakeEvent>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -239,10 +214,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        if let Err(error) = rustix::io::write(&self.stop, &1u64.to_ne_bytes()) {
-            warn!("cannot stop the listener on {}: {error}", self.address);
-            return;
-        }
+        self.stop.wake();
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             warn!("a thread of the listener on {} panicked", self.address);
         }
@@ -254,7 +226,7 @@ struct Acceptor<F> {
     listener: Listener,
     protocol: &'static str,
     conduct: F,
-    stop: Arc<OwnedFd>,
+    stop: Arc<WakeEvent>,
     handshakes: Handshakes,
     log: PeerLog,
 }

@@ -10,12 +10,13 @@ use std::time::Duration;
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 /// After how long a silence over TCP the kernel asks whether the other machine is still there.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How often it asks before it gives the connection up, and how long it waits each time: for a minute, in which a switch or a
-/// host may start again.
+/// How often it asks before it gives the connection up, and how long it waits each time: for a minute, in which a
+/// switch or a host may start again.
 const QUESTIONS: u32 = 6;
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// Makes a socket fit for the ring, which waits by itself: a descriptor that does not block would make it answer "try again" instead.
+/// Makes a socket fit for the ring, which waits by itself: a descriptor that does not block would make it answer "try
+/// again" instead.
 ///
 /// # Errors
 /// The socket cannot be made blocking.

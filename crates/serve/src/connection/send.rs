@@ -17,7 +17,8 @@ use plimsoll_engine::Port;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
-/// Bytes of one operation at the most: what Linux moves in one call (`MAX_RW_COUNT`, 2 GiB less a page); it leaves out the rest.
+/// Bytes of one operation at the most: what Linux moves in one call (`MAX_RW_COUNT`, 2 GiB less a page); it leaves out
+/// the rest.
 const OPERATION_BYTES_MAX: usize = 0x7fff_f000;
 /// Vectors of one operation at the most (`UIO_MAXIOV`): with more it fails.
 const OPERATION_VECTORS_MAX: usize = 1024;
@@ -42,8 +43,8 @@ pub(crate) struct GatheredSend {
     message: libc::msghdr,
 }
 
-// SAFETY: the addresses in `vectors` and `message` are of this value's own memory or of what its owner keeps until the send has ended,
-// and only the kernel follows them.
+// SAFETY: the addresses in `vectors` and `message` are of this value's own memory or of what its owner keeps until the
+// send has ended, and only the kernel follows them.
 unsafe impl Send for GatheredSend {}
 
 impl GatheredSend {
@@ -101,7 +102,8 @@ impl GatheredSend {
         unsafe { port.push(entry, self.tag) }
     }
 
-    /// An operation of the send that is under way has ended. Says whether that was the last; if not, the next is under way.
+    /// An operation of the send that is under way has ended. Says whether that was the last; if not, the next is under
+    /// way.
     ///
     /// # Errors
     /// The socket failed, or took nothing, which it does only when it fails. The send has ended.

@@ -10,8 +10,8 @@
 //! watches `/dev/fuse` without keeping it open.
 
 use plimsoll_engine::{Buffer, HEADROOM_BYTES, Payload};
+use plimsoll_protocols::fuse::limits::{PAYLOAD_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_PREFIX_BYTES};
 use plimsoll_protocols::fuse::reply::Reply;
-use plimsoll_protocols::fuse::wire::{PAYLOAD_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_PREFIX_BYTES};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

@@ -9,23 +9,25 @@
 //! answers at once (memory), or one that writes much, leaves the turn to others. Then the ring says again whether there
 //! are more.
 //!
-//! A request is read into a *landing buffer* large enough for any. If it is a write, the buffer goes on to the engine with
-//! the payload where it landed, and the next request gets another one. A read gets a smaller buffer or none, if the
-//! volume lies in memory; the landing buffer serves again.
+//! A request is read into a *landing buffer* large enough for any. If it is a write, the buffer goes on to the engine
+//! with the payload where it landed, and the next request gets another one. A read gets a smaller buffer or none, if
+//! the volume lies in memory; the landing buffer serves again.
 //!
 //! **Bounds.** With [`REQUESTS_MAX`] requests under way or no buffer left, nothing more is read. The kernel then keeps
 //! the requests, the loop device's queue fills, and the tenant waits.
 //!
-//! **Ends.** After an unmount the device says so, and the front end is through. A stop before that answers what is under
-//! way; when the descriptor then closes, the kernel fails everything that still waits on the mount.
+//! **Ends.** After an unmount the device says so, and the front end is through. A stop before that answers what is
+//! under way; when the descriptor then closes, the kernel fails everything that still waits on the mount.
 
 use super::device::{read_request, request_bytes, watch, write_reply};
 use crate::attach::thread_setup::prepare_engine_thread;
+use crate::connection::Phase;
 use io_uring::{opcode, types};
 use plimsoll_core::{Class, Operation};
 use plimsoll_engine::{Buffer, BufferClass, Finished, FrontEnd, Payload, Port, Submission};
+use plimsoll_protocols::fuse::limits::PAYLOAD_BYTES_MAX;
 use plimsoll_protocols::fuse::reply::{FileAttributes, Reply};
-use plimsoll_protocols::fuse::wire::{AllocateMode, Call, PAYLOAD_BYTES_MAX, Request};
+use plimsoll_protocols::fuse::wire::{AllocateMode, Call, FuseRequest};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Once;
@@ -54,20 +56,9 @@ const BUFFER_CLASSES: &[BufferClass] = &[
 /// Name of its one operation on the ring.
 const TAG_READABLE: u32 = 0;
 
-/// How far a mount has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Requests are heard.
-    Open,
-    /// No more are heard; those under way are answered.
-    Closing,
-    /// Nothing is answered any more.
-    Broken,
-}
-
 /// What is remembered of a request for its reply.
 #[derive(Clone, Copy, Default)]
-struct Asked {
+struct FuseTask {
     unique: u64,
     /// First byte of the rest of a trim or write-zeroes that is longer than [`RANGE_BYTES_MAX`].
     rest_offset: u64,
@@ -82,7 +73,7 @@ pub struct FuseConnection {
     watch: Option<OwnedFd>,
     phase: Phase,
     landing: Option<Buffer>,
-    asked: Box<[Asked; REQUESTS_MAX]>,
+    asked: Box<[FuseTask; REQUESTS_MAX]>,
     /// Places of `asked` that are free.
     free: Vec<u8>,
     is_polling: bool,
@@ -97,7 +88,7 @@ impl FuseConnection {
             watch: None,
             phase: Phase::Open,
             landing: None,
-            asked: Box::new([Asked::default(); REQUESTS_MAX]),
+            asked: Box::new([FuseTask::default(); REQUESTS_MAX]),
             free: (0..=u8::MAX).rev().collect(),
             is_polling: false,
         }
@@ -135,11 +126,11 @@ impl FuseConnection {
 
     /// Takes the request in the landing buffer; gives the buffer back unless the request needs it.
     fn take_request(&mut self, port: &mut Port<'_>, landing: Buffer, length: usize) -> Option<Buffer> {
-        let request = match Request::parse(request_bytes(&landing, length)) {
+        let request = match FuseRequest::parse(request_bytes(&landing, length)) {
             Ok(request) => request,
             Err(error) => {
                 tracing::error!(volume = port.volume().name, %error, "the kernel was misunderstood");
-                error.reply().iter().for_each(|reply| self.reply(port, reply, None));
+                Reply::refusal(&error).iter().for_each(|reply| self.reply(port, reply, None));
                 return Some(landing);
             }
         };
@@ -177,7 +168,8 @@ impl FuseConnection {
         let file = attributes(port);
         let reply = match call {
             Call::Fsync => return self.submit(port, unique, Operation::Flush, (0, 0), Payload::None),
-            // A volume that has no holes says so: the kernel then writes the zeroes that it needs, and discards no more.
+            // A volume that has no holes says so: the kernel then writes the zeroes that it needs, and discards no
+            // more.
             Call::Allocate { mode: AllocateMode::PunchHole, offset, length } => {
                 return self.submit_range(port, unique, Operation::Trim, offset, length);
             }
@@ -231,7 +223,7 @@ impl FuseConnection {
         payload: Payload,
     ) -> u8 {
         let place = self.free.pop().expect("a request is read only if a place is free");
-        self.asked[usize::from(place)] = Asked { unique, ..Asked::default() };
+        self.asked[usize::from(place)] = FuseTask { unique, ..FuseTask::default() };
         let token = u64::from(place);
         let class = Class::UNCLASSIFIED;
         port.submit(Submission { token, operation, offset, length, is_forced: false, class, payload });
@@ -309,7 +301,7 @@ impl FrontEnd for FuseConnection {
     fn request_completed(&mut self, port: &mut Port<'_>, finished: Finished) {
         let Finished { token, operation, length, result, payload } = finished;
         let place = token as u8;
-        let Asked { unique, rest_offset, rest_length } = self.asked[usize::from(place)];
+        let FuseTask { unique, rest_offset, rest_length } = self.asked[usize::from(place)];
         self.free.push(place);
         if self.phase == Phase::Broken {
             return port.give_payload(payload);
@@ -340,7 +332,8 @@ impl FrontEnd for FuseConnection {
         let Some(watch) = &self.watch else { return };
         self.is_polling = true;
         let entry = opcode::PollAdd::new(types::Fd(watch.as_raw_fd()), libc::POLLIN as u32).build();
-        // SAFETY: a poll has no addresses, and the engine keeps the front end and with it the descriptor until it is done.
+        // SAFETY: a poll has no addresses, and the engine keeps the front end and with it the descriptor until it is
+        // done.
         unsafe { port.push(entry, TAG_READABLE) }
     }
 

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! The protocol is spoken directly on `/dev/fuse`. For one file it is small
-//! ([`wire`](plimsoll_protocols::fuse::wire)), and three things that decide the speed are in our hands. They are `FUSE_ASYNC_DIO` (without it the loop device's queue shrinks to one request),
-//! `FOPEN_PARALLEL_DIRECT_WRITES` (without it writes queue up at the inode's lock) and where a write's payload lands.
+//! ([`wire`](plimsoll_protocols::fuse::wire)), and three things that decide the speed are in our hands. They are
+//! `FUSE_ASYNC_DIO` (without it the loop device's queue shrinks to one request), `FOPEN_PARALLEL_DIRECT_WRITES`
+//! (without it writes queue up at the inode's lock) and where a write's payload lands.
 
 mod device;
 pub mod driver;

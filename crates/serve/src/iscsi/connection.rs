@@ -22,14 +22,14 @@ mod requests;
 mod tasks;
 
 use super::target::Target;
-use crate::connection::{Silence, prepare};
-use inbox::Inbox;
+use crate::connection::{Phase, Silence, prepare};
+use inbox::PduInbox;
 use management::Waiting;
-use outbox::Outbox;
-use plimsoll_engine::peer_log::PeerLog;
+use outbox::PduOutbox;
 use plimsoll_engine::{BufferClass, Finished, FrontEnd, Port};
-use plimsoll_protocols::iscsi::error::ProtocolError;
-use plimsoll_protocols::iscsi::login::Negotiated;
+use plimsoll_linux::PeerLog;
+use plimsoll_protocols::iscsi::error::IscsiError;
+use plimsoll_protocols::iscsi::login::LoggedIn;
 use plimsoll_protocols::iscsi::parameters::DATA_BYTES_MAX;
 use plimsoll_protocols::iscsi::pdu::{Frame, Header, NO_TAG, opcode};
 use plimsoll_protocols::scsi::NexusId;
@@ -50,27 +50,16 @@ const TAG_SEND: u32 = 1;
 /// What initiators make the log say, all together.
 static LOG: PeerLog = PeerLog::new();
 
-/// How far a connection has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Requests are heard.
-    Open,
-    /// No more are heard; those under way are answered, if no session aborts them.
-    Closing,
-    /// Nothing is answered any more.
-    Broken,
-}
-
 /// One iSCSI connection after its login.
 pub struct IscsiConnection {
     socket: OwnedFd,
     portal: String,
     target: Arc<Target>,
     nexus: NexusId,
-    session: Negotiated,
+    session: LoggedIn,
     phase: Phase,
-    inbox: Inbox,
-    outbox: Outbox,
+    inbox: PduInbox,
+    outbox: PduOutbox,
     silence: Silence,
     tasks: Tasks,
     /// Task management that waits until what was aborted has ended.
@@ -90,7 +79,7 @@ impl IscsiConnection {
         portal: &str,
         target: Arc<Target>,
         nexus: NexusId,
-        session: Negotiated,
+        session: LoggedIn,
     ) -> IscsiConnection {
         let digests = session.parameters.digests;
         IscsiConnection {
@@ -99,8 +88,8 @@ impl IscsiConnection {
             target,
             nexus,
             phase: Phase::Open,
-            inbox: Inbox::new(),
-            outbox: Outbox::new(digests),
+            inbox: PduInbox::new(),
+            outbox: PduOutbox::new(digests),
             silence: Silence::default(),
             tasks: Tasks::new(),
             waiting: Waiting::default(),
@@ -134,14 +123,14 @@ impl IscsiConnection {
         }
     }
 
-    fn take_frame(&mut self, port: &mut Port<'_>, frame: &Frame<'_>) -> Result<(), ProtocolError> {
+    fn take_frame(&mut self, port: &mut Port<'_>, frame: &Frame<'_>) -> Result<(), IscsiError> {
         let header = &frame.header;
         match header.opcode() {
             opcode::DATA_OUT => {
                 self.data_out(port, header, frame.data);
                 return Ok(());
             }
-            opcode::LOGIN => return Err(ProtocolError::Unexpected { got: opcode::LOGIN, expected: "no other login" }),
+            opcode::LOGIN => return Err(IscsiError::Unexpected { got: opcode::LOGIN, expected: "no other login" }),
             opcode::SNACK => {
                 const SNACK: u8 = 0x03;
                 self.reject(header, SNACK);
@@ -149,8 +138,8 @@ impl IscsiConnection {
             }
             _ => {}
         }
-        // One connection brings the commands in order. What is not next is a repetition or lies beyond the window, and is
-        // ignored (RFC 7143, 4.2.2.1).
+        // One connection brings the commands in order. What is not next is a repetition or lies beyond the window, and
+        // is ignored (RFC 7143, 4.2.2.1).
         if !header.is_immediate() {
             let is_next = header.command_number() == self.session.command_number;
             let is_in_window = self.command_max.wrapping_sub(header.command_number()) < COMMANDS_MAX as u32;

@@ -6,10 +6,10 @@
 use super::connection::IscsiConnection;
 use super::target::{Target, Targets};
 use crate::connection::{Listener, Patience, Peer, Serving};
-use plimsoll_engine::peer_log::PeerLog;
+use plimsoll_linux::PeerLog;
 use plimsoll_protocols::iscsi::chap::{CHALLENGE_BYTES, Challenge};
-use plimsoll_protocols::iscsi::error::ProtocolError;
-use plimsoll_protocols::iscsi::login::{Login, Negotiated, Step};
+use plimsoll_protocols::iscsi::error::IscsiError;
+use plimsoll_protocols::iscsi::login::{LoggedIn, Login, LoginStep};
 use plimsoll_protocols::iscsi::pdu::{Digests, Frame, HEADER_BYTES, Header, NO_TAG, encode, opcode};
 use plimsoll_protocols::iscsi::text;
 use plimsoll_protocols::scsi::NexusId;
@@ -30,7 +30,7 @@ pub struct Session {
     /// Its number there.
     pub nexus: NexusId,
     /// What was agreed on.
-    pub negotiated: Negotiated,
+    pub negotiated: LoggedIn,
 }
 
 impl Session {
@@ -40,8 +40,8 @@ impl Session {
     }
 }
 
-/// Serves `targets` on `listener`, on threads of its own, until the answer is dropped. `handler` gets each session after
-/// its login; it should hand it on and return.
+/// Serves `targets` on `listener`, on threads of its own, until the answer is dropped. `handler` gets each session
+/// after its login; it should hand it on and return.
 ///
 /// # Errors
 /// The system has no thread or descriptor for it.
@@ -108,7 +108,7 @@ impl Wire<'_> {
 
     /// The next PDU, and not a byte more.
     fn receive(&self) -> io::Result<(Header, Vec<u8>)> {
-        let invalid = |error: ProtocolError| io::Error::new(io::ErrorKind::InvalidData, error);
+        let invalid = |error: IscsiError| io::Error::new(io::ErrorKind::InvalidData, error);
         let mut bytes = Vec::new();
         let mut length = HEADER_BYTES;
         loop {
@@ -126,7 +126,7 @@ impl Wire<'_> {
 }
 
 /// Conducts a login, and a whole session of discovery. `None` if there is nothing to hand over.
-fn log_in(wire: &mut Wire<'_>, targets: &Targets, portal: &str) -> io::Result<Option<Box<Negotiated>>> {
+fn log_in(wire: &mut Wire<'_>, targets: &Targets, portal: &str) -> io::Result<Option<Box<LoggedIn>>> {
     let mut login = Login::new(challenge()?);
     loop {
         let (header, data) = wire.receive()?;
@@ -134,10 +134,10 @@ fn log_in(wire: &mut Wire<'_>, targets: &Targets, portal: &str) -> io::Result<Op
         let (answer, step) = answer.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         wire.send(&answer)?;
         match step {
-            Step::GoesOn => {}
-            Step::Refused(error) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, error)),
-            Step::Negotiated(negotiated) if negotiated.target.is_some() => return Ok(Some(negotiated)),
-            Step::Negotiated(negotiated) => {
+            LoginStep::GoesOn => {}
+            LoginStep::Refused(error) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, error)),
+            LoginStep::LoggedIn(negotiated) if negotiated.target.is_some() => return Ok(Some(negotiated)),
+            LoginStep::LoggedIn(negotiated) => {
                 wire.digests = negotiated.parameters.digests;
                 discover(wire, *negotiated, targets, portal)?;
                 return Ok(None);
@@ -154,7 +154,7 @@ fn challenge() -> io::Result<Challenge> {
 }
 
 /// A session that only asks which targets there are.
-fn discover(wire: &Wire<'_>, mut session: Negotiated, targets: &Targets, portal: &str) -> io::Result<()> {
+fn discover(wire: &Wire<'_>, mut session: LoggedIn, targets: &Targets, portal: &str) -> io::Result<()> {
     // What does not fit into one PDU is fetched with further requests.
     let mut left = Vec::new();
     loop {

@@ -82,7 +82,8 @@ impl Target {
         locked(&self.shared.unit)
     }
 
-    /// A session of `port` begins on `socket`. One that it had before ends, and its connection is closed (RFC 7143, 6.3.5).
+    /// A session of `port` begins on `socket`. One that it had before ends, and its connection is closed (RFC 7143,
+    /// 6.3.5).
     ///
     /// # Errors
     /// No descriptor is left to remember the socket by.
@@ -156,7 +157,8 @@ impl Targets {
         self.find(name).map(|target| target.chap.clone())
     }
 
-    /// The answer to SendTargets: all targets that are not of a session, or the one that is asked for, each at `portal`.
+    /// The answer to SendTargets: all targets that are not of a session, or the one that is asked for, each at
+    /// `portal`.
     pub fn discover(&self, wanted: Option<&str>, portal: &str) -> Vec<u8> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let mut answer = Vec::new();

@@ -13,11 +13,12 @@
 
 use crate::connection::{Address, Patience, now, try_send};
 use plimsoll_core::Span;
-use plimsoll_protocols::nbd::error::{Errno, ProtocolError};
+use plimsoll_protocols::nbd::error::{Errno, NbdError};
 use plimsoll_protocols::nbd::export::ExportInfo;
+use plimsoll_protocols::nbd::limits::OPTION_DATA_BYTES_MAX;
 use plimsoll_protocols::nbd::option::{
-    FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, GREETING_BYTES, InfoKind, OPTION_DATA_BYTES_MAX, OPTION_REPLY_BYTES,
-    OptionReplyKind, apply_info, decode_greeting, decode_option_reply, number, option, push_info_request,
+    FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, GREETING_BYTES, InfoKind, OPTION_REPLY_BYTES, OptionReplyKind, apply_info,
+    decode_greeting, decode_option_reply, number, option, push_info_request,
 };
 use plimsoll_protocols::nbd::replies::{Completed, Progress, Replies};
 use plimsoll_protocols::nbd::wire::{Command, CommandFlags, Request};
@@ -50,7 +51,7 @@ pub enum ClientError {
     },
     /// The server does not speak the protocol.
     #[error(transparent)]
-    Protocol(#[from] ProtocolError),
+    Protocol(#[from] NbdError),
     /// The server refused an option.
     #[error("the server refused option {option} ({kind:?}){}{text}", if text.is_empty() { "" } else { ": " })]
     Refused {
@@ -221,8 +222,8 @@ impl Client {
         self.replies.under_way_count()
     }
 
-    /// Submits a command without data. `tag` is the caller's number for it, below the depth that the client has. Waits only
-    /// if the server has left 64 MiB of what was submitted untaken.
+    /// Submits a command without data. `tag` is the caller's number for it, below the depth that the client has. Waits
+    /// only if the server has left 64 MiB of what was submitted untaken.
     pub fn submit(
         &mut self,
         tag: u32,
@@ -241,8 +242,8 @@ impl Client {
         Ok(())
     }
 
-    /// Submits a write. The data has been sent or copied when the call returns; with more than 256 KiB it waits until the server
-    /// has taken it.
+    /// Submits a write. The data has been sent or copied when the call returns; with more than 256 KiB it waits until
+    /// the server has taken it.
     pub fn submit_write(&mut self, tag: u32, flags: CommandFlags, offset: u64, data: &[u8]) -> Result<(), ClientError> {
         self.submit(tag, Command::Write, flags, offset, data.len() as u32)?;
         if data.len() <= OUTBOX_BYTES {
@@ -419,7 +420,7 @@ impl Client {
         export.minimum_block_bytes = export.minimum_block_bytes.max(1);
         export.maximum_block_bytes = export.maximum_block_bytes.clamp(
             export.minimum_block_bytes,
-            plimsoll_protocols::nbd::wire::PAYLOAD_BYTES_MAX.max(export.minimum_block_bytes),
+            plimsoll_protocols::nbd::limits::PAYLOAD_BYTES_MAX.max(export.minimum_block_bytes),
         );
         Ok(())
     }
@@ -433,7 +434,7 @@ impl Client {
             let header: [u8; OPTION_REPLY_BYTES] = self.receive_array()?;
             let reply = decode_option_reply(&header)?;
             if reply.data_bytes as usize > OPTION_DATA_BYTES_MAX {
-                return Err(ProtocolError::OptionReplyTooLong { got: reply.data_bytes }.into());
+                return Err(NbdError::OptionReplyTooLong { got: reply.data_bytes }.into());
             }
             let data = self.receive_bytes(reply.data_bytes as usize)?;
             match reply.kind {

@@ -7,8 +7,8 @@
 //!
 //! Nothing is sent or received by a system call of its own. A receive brings whatever the client has sent, often dozens
 //! of requests; replies that complete while a send is under way join the next one. Bytes of large writes go straight
-//! from the socket into the buffer that the disk writes from; those of small ones are copied once. Bytes of reads go out
-//! of the buffer that the disk read into, or out of a volume in memory.
+//! from the socket into the buffer that the disk writes from; those of small ones are copied once. Bytes of reads go
+//! out of the buffer that the disk read into, or out of a volume in memory.
 //!
 //! **Bounds.** A connection has [`REQUESTS_MAX`] requests and its own buffers. When either is used up, or
 //! [`REFUSALS_BYTES_MAX`] of refusals wait for a client that does not read, it receives no more. The socket fills, and
@@ -23,15 +23,15 @@ mod inbox;
 mod outbox;
 mod partial;
 
-use crate::connection::{Silence, prepare};
-use inbox::{Inbox, Next};
+use crate::connection::{Phase, Silence, prepare};
+use inbox::{Next, RequestInbox};
 use io_uring::{opcode, types};
-use outbox::Outbox;
+use outbox::ReplyOutbox;
 use partial::{Blocks, Partial};
 use plimsoll_core::{Class, Operation};
 use plimsoll_engine::backend::VolumeInfo;
-use plimsoll_engine::peer_log::PeerLog;
 use plimsoll_engine::{BufferClass, Finished, FrontEnd, PAYLOAD_BYTES_MAX, Payload, Port, Submission};
+use plimsoll_linux::PeerLog;
 use plimsoll_protocols::nbd::error::Errno;
 use plimsoll_protocols::nbd::export::{ExportInfo, Features};
 use plimsoll_protocols::nbd::handshake::Negotiated;
@@ -64,20 +64,9 @@ const TAG_RECEIVE: u32 = 0;
 const TAG_SEND: u32 = 1;
 const TAG_HUNG_UP: u32 = 2;
 
-/// How far a connection has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Requests are heard.
-    Open,
-    /// No more are heard; those under way are answered.
-    Closing,
-    /// Nothing is answered any more.
-    Broken,
-}
-
 /// What is remembered of a request for its reply.
 #[derive(Clone, Copy)]
-struct Asked {
+struct NbdTask {
     cookie: u64,
     offset: u64,
     length: u32,
@@ -85,9 +74,9 @@ struct Asked {
     skew: u32,
 }
 
-impl Asked {
-    fn of(request: &Request) -> Asked {
-        Asked { cookie: request.cookie, offset: request.offset, length: request.length, skew: 0 }
+impl NbdTask {
+    fn of(request: &Request) -> NbdTask {
+        NbdTask { cookie: request.cookie, offset: request.offset, length: request.length, skew: 0 }
     }
 }
 
@@ -96,10 +85,10 @@ pub struct NbdConnection {
     socket: OwnedFd,
     negotiated: Negotiated,
     phase: Phase,
-    inbox: Inbox,
-    outbox: Outbox,
+    inbox: RequestInbox,
+    outbox: ReplyOutbox,
     silence: Silence,
-    asked: Box<[Asked; REQUESTS_MAX]>,
+    asked: Box<[NbdTask; REQUESTS_MAX]>,
     /// Places of `asked` that are free.
     free: Vec<u8>,
     /// Changes of parts of blocks, by place.
@@ -138,13 +127,13 @@ pub fn export_info(volume: &VolumeInfo, is_rotational: bool) -> ExportInfo {
 impl NbdConnection {
     /// A connection after its handshake, with a socket that holds nothing of it any more.
     pub fn new(socket: OwnedFd, negotiated: Negotiated) -> NbdConnection {
-        let nothing = Asked { cookie: 0, offset: 0, length: 0, skew: 0 };
+        let nothing = NbdTask { cookie: 0, offset: 0, length: 0, skew: 0 };
         NbdConnection {
             socket,
             negotiated,
             phase: Phase::Open,
-            inbox: Inbox::new(),
-            outbox: Outbox::new(),
+            inbox: RequestInbox::new(),
+            outbox: ReplyOutbox::new(),
             silence: Silence::default(),
             asked: Box::new([nothing; REQUESTS_MAX]),
             free: (0..=u8::MAX).rev().collect(),
@@ -228,7 +217,7 @@ impl NbdConnection {
     }
 
     fn submit(&mut self, port: &mut Port<'_>, request: &Request, operation: Operation, payload: Payload) {
-        let place = self.take_place(Asked::of(request));
+        let place = self.take_place(NbdTask::of(request));
         port.submit(Submission {
             token: u64::from(place),
             operation,
@@ -240,7 +229,7 @@ impl NbdConnection {
         });
     }
 
-    fn take_place(&mut self, asked: Asked) -> u8 {
+    fn take_place(&mut self, asked: NbdTask) -> u8 {
         let place = self.free.pop().expect("a request is begun only if a place is free");
         self.asked[usize::from(place)] = asked;
         place
@@ -350,7 +339,7 @@ impl FrontEnd for NbdConnection {
         if self.phase == Phase::Broken {
             return port.give_payload(payload);
         }
-        let Asked { cookie, offset, length, skew } = self.asked[usize::from(place)];
+        let NbdTask { cookie, offset, length, skew } = self.asked[usize::from(place)];
         let is_chunked = operation == Operation::Read && self.negotiated.structured_replies;
         let result = match (operation, result) {
             // A trim is advice: a volume that cannot follow it has not failed.

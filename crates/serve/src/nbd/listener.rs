@@ -4,9 +4,9 @@
 //! bytes it misses, and no more are taken from the socket.
 
 use crate::connection::{Listener, Patience, Peer, Serving};
-use plimsoll_engine::peer_log::PeerLog;
+use plimsoll_linux::PeerLog;
 use plimsoll_protocols::nbd::export::SharedExports;
-use plimsoll_protocols::nbd::handshake::{Ended, Handshake, Negotiated, Step};
+use plimsoll_protocols::nbd::handshake::{Ended, Handshake, HandshakeStep, Negotiated};
 use std::io;
 use std::os::fd::OwnedFd;
 use tracing::debug;
@@ -39,8 +39,8 @@ impl Listener {
     }
 }
 
-/// Conducts one handshake over a socket, and takes from it not a byte that belongs to the transmission phase. Sets `has_spoken` once
-/// the client has sent something.
+/// Conducts one handshake over a socket, and takes from it not a byte that belongs to the transmission phase. Sets
+/// `has_spoken` once the client has sent something.
 fn shake_hands(
     socket: &OwnedFd,
     exports: &SharedExports,
@@ -57,7 +57,7 @@ fn shake_hands(
         patience.send(socket, &output)?;
         output.clear();
         match step {
-            Step::NeedsBytes(missing) => {
+            HandshakeStep::NeedsBytes(missing) => {
                 let wanted = missing.min(buffer.len());
                 match patience.receive(socket, &mut buffer[..wanted])? {
                     0 => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the client closed the connection")),
@@ -67,8 +67,8 @@ fn shake_hands(
                     }
                 }
             }
-            Step::Negotiated(negotiated) => return Ok(Ok(negotiated)),
-            Step::Ended(ended) => return Ok(Err(ended)),
+            HandshakeStep::Negotiated(negotiated) => return Ok(Ok(negotiated)),
+            HandshakeStep::Ended(ended) => return Ok(Err(ended)),
         }
     }
 }

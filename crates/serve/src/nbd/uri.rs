@@ -1,7 +1,8 @@
-//! `nbd://` addresses, as libnbd, qemu and nbdinfo have them: `nbd://host:port/export`, `nbd+unix:///export?socket=/path`.
+//! `nbd://` addresses, as libnbd, qemu and nbdinfo have them: `nbd://host:port/export`,
+//! `nbd+unix:///export?socket=/path`.
 //!
-//! After the NBD URI specification (`doc/uri.md` of the reference implementation), without TLS, vsock and user names, which
-//! are said to be missing.
+//! After the NBD URI specification (`doc/uri.md` of the reference implementation), without TLS, vsock and user names,
+//! which are said to be missing.
 
 use crate::connection::Address;
 use percent_encoding::percent_decode_str;

@@ -9,7 +9,7 @@ use plimsoll_core::{Allocation, Rate};
 use plimsoll_engine::backend::{Backing, CompressedMemory, Volume, VolumeConfig};
 use plimsoll_engine::{EngineConfig, EngineHandle, EngineStatus};
 use plimsoll_executor::{Executor, ExecutorConfig, Rules};
-use plimsoll_protocols::iscsi::Negotiated;
+use plimsoll_protocols::iscsi::LoggedIn;
 use plimsoll_protocols::iscsi::parameters::Parameters;
 use plimsoll_protocols::iscsi::pdu::{Digests, Header, NO_TAG, opcode};
 use plimsoll_protocols::nbd::wire::Request;
@@ -239,7 +239,7 @@ fn session_in(engine: &EngineHandle, target: &Arc<Target>, pool: &str, port: u8)
     stream.set_read_timeout(Some(std::time::Duration::from_nanos(PATIENCE.as_nanos()))).unwrap();
     let port = PortName { initiator: "iqn.2026-01.org.example:initiator".into(), isid: [port; 6], target_port: 1 };
     let nexus = target.session_began(&port, UnixStream::pair().unwrap().0).unwrap();
-    let negotiated = Negotiated {
+    let negotiated = LoggedIn {
         target: Some(target.name().to_owned()),
         port,
         connection: 0,

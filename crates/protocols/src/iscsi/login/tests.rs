@@ -47,12 +47,12 @@ impl Dialogue {
         let frame = Frame::decode(&answer, DATA_BYTES_MAX, Digests::default()).unwrap().unwrap();
         let said = text::decode(frame.data).unwrap();
         match step {
-            Step::GoesOn => Ok(said.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
-            Step::Refused(error) => {
+            LoginStep::GoesOn => Ok(said.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
+            LoginStep::Refused(error) => {
                 assert_eq!((said, [frame.header.0[36], frame.header.0[37]]), (vec![], error.status()));
                 Err(error)
             }
-            Step::Negotiated(_) => panic!("this is the first stage"),
+            LoginStep::LoggedIn(_) => panic!("this is the first stage"),
         }
     }
 
@@ -97,8 +97,8 @@ fn a_target_proves_its_own_secret_to_whom_it_has_let_in() {
     assert_eq!((value(&answered, "CHAP_N"), value(&answered, "CHAP_R")), (None, None));
 }
 
-/// Or an initiator would have its proof from the target itself. Planted break that was seen red: the two are compared as they are
-/// written.
+/// Or an initiator would have its proof from the target itself. Planted break that was seen red: the two are compared
+/// as they are written.
 /// Promise: iscsi-own-secret.
 #[test]
 fn our_own_challenge_sent_back_is_refused_however_it_is_written() {

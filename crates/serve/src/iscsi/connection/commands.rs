@@ -1,12 +1,13 @@
 //! The way of a SCSI command: from its PDU over its data and the volume to its answer.
 
+use super::IscsiConnection;
 use super::tasks::{Burst, PLACES, Stage, Task, cdb, expected_bytes};
-use super::{IscsiConnection, Phase};
+use crate::connection::Phase;
 use plimsoll_core::Operation;
 use plimsoll_engine::{Finished, Payload, Port, Submission};
 use plimsoll_protocols::iscsi::pdu::{Header, NO_TAG, opcode};
 use plimsoll_protocols::scsi::job::SCRATCH_BYTES;
-use plimsoll_protocols::scsi::{Answer, Job, Outcome, Place, Progress, Sense, Status, Step, Work};
+use plimsoll_protocols::scsi::{Answer, Job, JobProgress, Outcome, Place, Sense, Status, Step, Work};
 
 /// Bits of the flags of a command and of what answers it.
 const READS: u8 = 0x40;
@@ -106,7 +107,7 @@ impl IscsiConnection {
         if job.extent.length == 0 {
             return self.respond(header, &Answer::GOOD, whole);
         }
-        let stage = Stage::Volume(Progress::new(job, &[]));
+        let stage = Stage::Volume(JobProgress::new(job, &[]));
         let place = self.tasks.insert(Task { whole_bytes: whole, ..Task::new(*header, epoch, stage) });
         self.step(port, place);
     }
@@ -190,7 +191,7 @@ impl IscsiConnection {
                 Outcome::Parameters(_) => unreachable!("parameters have no parameters"),
             },
         };
-        let progress = Progress::new(job, data);
+        let progress = JobProgress::new(job, data);
         if let Work::Repeat { .. } = progress.job().work {
             let block = progress.job().data_out_bytes as usize;
             let (pattern, rest) = data[..SCRATCH_BYTES as usize].split_at_mut(block);
@@ -313,8 +314,8 @@ impl IscsiConnection {
         let (header, whole) = (task.header, task.whole_bytes);
         let length = finished.length.min(expected_bytes(&header)) as usize;
         self.data_in(&header, length, whole, |outbox, header, at, length| {
-            // SAFETY: the read brought at least `length` bytes, which stay until `keep` has let go of them. With a digest
-            // they were copied above, or lie in a buffer already.
+            // SAFETY: the read brought at least `length` bytes, which stay until `keep` has let go of them. With a
+            // digest they were copied above, or lie in a buffer already.
             unsafe { outbox.push_part(header, &finished.payload, at, length) }
         });
         self.outbox.keep(finished.payload);
@@ -326,7 +327,7 @@ impl IscsiConnection {
         command: &Header,
         length: usize,
         whole: u32,
-        push: impl Fn(&mut super::outbox::Outbox, Header, usize, usize),
+        push: impl Fn(&mut super::outbox::PduOutbox, Header, usize, usize),
     ) {
         let segment = self.session.parameters.initiator_data_bytes_max as usize;
         let burst = self.session.parameters.burst_bytes_max as usize;

@@ -11,16 +11,16 @@ use std::os::fd::RawFd;
 const INBOX_BYTES: usize = 2 * Frame::bytes_max(DATA_BYTES_MAX);
 
 /// Received bytes, and whether a receive is under way.
-pub(super) struct Inbox {
+pub(super) struct PduInbox {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
     is_receiving: bool,
 }
 
-impl Inbox {
-    pub(super) fn new() -> Inbox {
-        Inbox { bytes: vec![0; INBOX_BYTES].into_boxed_slice(), start: 0, end: 0, is_receiving: false }
+impl PduInbox {
+    pub(super) fn new() -> PduInbox {
+        PduInbox { bytes: vec![0; INBOX_BYTES].into_boxed_slice(), start: 0, end: 0, is_receiving: false }
     }
 
     pub(super) fn is_receiving(&self) -> bool {

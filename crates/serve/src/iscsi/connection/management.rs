@@ -1,8 +1,8 @@
 //! Task management: aborting tasks, resetting the unit (RFC 7143, 11.5; SAM-5, 7).
 //!
-//! The answer says that the tasks in question do nothing any more, of whichever session they are. So what of them no backend has is
-//! dropped, and the answer waits for the writes that one has. Tasks of other sessions are told by the unit when they come to their next
-//! step.
+//! The answer says that the tasks in question do nothing any more, of whichever session they are. So what of them no
+//! backend has is dropped, and the answer waits for the writes that one has. Tasks of other sessions are told by the
+//! unit when they come to their next step.
 
 use super::IscsiConnection;
 use super::tasks::{PLACES, Stage};
@@ -79,7 +79,8 @@ impl IscsiConnection {
         port.wait_for_abandoned((PLACES + free) as u64);
     }
 
-    /// The command at `place` has aborted those of ports, and is over when nothing of them comes to the volume any more.
+    /// The command at `place` has aborted those of ports, and is over when nothing of them comes to the volume any
+    /// more.
     pub(super) fn abort_of(&mut self, port: &mut Port<'_>, place: usize, of_ports: &[PortName]) {
         let Some(task) = self.tasks.get_mut(place) else { return };
         (task.stage, task.is_at_volume) = (Stage::Aborted, true);

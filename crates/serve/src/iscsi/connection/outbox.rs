@@ -20,7 +20,7 @@ const PARTS_MAX: usize = 511;
 
 /// PDUs that go out together.
 #[derive(Default)]
-struct Batch {
+struct PduBatch {
     bytes: Vec<u8>,
     parts: Vec<Part>,
     /// What parts of this batch, or of earlier ones, point into.
@@ -29,7 +29,7 @@ struct Batch {
     kept_bytes: usize,
 }
 
-impl Batch {
+impl PduBatch {
     fn clear(&mut self, port: &mut Port<'_>) {
         self.bytes.clear();
         self.parts.clear();
@@ -39,19 +39,24 @@ impl Batch {
 }
 
 /// PDUs that wait and PDUs that are being sent.
-pub(super) struct Outbox {
+pub(super) struct PduOutbox {
     digests: Digests,
-    waiting: VecDeque<Batch>,
-    sending: Batch,
+    waiting: VecDeque<PduBatch>,
+    sending: PduBatch,
     send: GatheredSend,
 }
 
 // SAFETY: the addresses in parts are of the outbox's own payloads, and only the kernel follows them.
-unsafe impl Send for Outbox {}
+unsafe impl Send for PduOutbox {}
 
-impl Outbox {
-    pub(super) fn new(digests: Digests) -> Outbox {
-        Outbox { digests, waiting: VecDeque::new(), sending: Batch::default(), send: GatheredSend::with_capacity(0) }
+impl PduOutbox {
+    pub(super) fn new(digests: Digests) -> PduOutbox {
+        PduOutbox {
+            digests,
+            waiting: VecDeque::new(),
+            sending: PduBatch::default(),
+            send: GatheredSend::with_capacity(0),
+        }
     }
 
     /// Nothing waits and nothing is being sent.
@@ -64,10 +69,10 @@ impl Outbox {
         self.waiting.iter().map(|batch| batch.bytes.len()).sum::<usize>() >= OUTBOX_BYTES_MAX
     }
 
-    fn batch(&mut self) -> &mut Batch {
-        let is_full = |batch: &Batch| batch.parts.len() >= PARTS_MAX || batch.kept_bytes >= KEPT_BYTES_MAX;
+    fn batch(&mut self) -> &mut PduBatch {
+        let is_full = |batch: &PduBatch| batch.parts.len() >= PARTS_MAX || batch.kept_bytes >= KEPT_BYTES_MAX;
         if self.waiting.back().is_none_or(is_full) {
-            self.waiting.push_back(Batch::default());
+            self.waiting.push_back(PduBatch::default());
         }
         self.waiting.back_mut().expect("there is one now")
     }
@@ -93,8 +98,8 @@ impl Outbox {
     /// [`keep`](Self::keep).
     ///
     /// # Safety
-    /// The payload has these bytes and keeps them until it is given to [`keep`](Self::keep), before anything is sent. With
-    /// a digest of data, it is a buffer.
+    /// The payload has these bytes and keeps them until it is given to [`keep`](Self::keep), before anything is sent.
+    /// With a digest of data, it is a buffer.
     pub(super) unsafe fn push_part(&mut self, mut header: Header, payload: &Payload, at: usize, length: usize) {
         header.set_data_bytes(length as u32);
         self.push_header(&header);
@@ -127,9 +132,9 @@ impl Outbox {
         }
         let Some(batch) = self.waiting.pop_front() else { return };
         self.sending = batch;
-        let Batch { bytes, parts, .. } = &self.sending;
-        // SAFETY: all of it belongs to the front end, which the engine keeps until its operations have completed; nothing touches it
-        // before `sent` hears of the last.
+        let PduBatch { bytes, parts, .. } = &self.sending;
+        // SAFETY: all of it belongs to the front end, which the engine keeps until its operations have completed;
+        // nothing touches it before `sent` hears of the last.
         unsafe { self.send.begin(port, (socket, TAG_SEND), bytes, parts.iter().copied()) }
     }
 

@@ -9,7 +9,7 @@ use plimsoll_engine::{Buffer, BufferClass};
 use plimsoll_protocols::iscsi::pdu::Header;
 use plimsoll_protocols::scsi::inquiry::TRANSFER_BYTES_MAX;
 use plimsoll_protocols::scsi::job::SCRATCH_BYTES;
-use plimsoll_protocols::scsi::{CDB_BYTES, Job, Progress};
+use plimsoll_protocols::scsi::{CDB_BYTES, Job, JobProgress};
 
 /// Commands of one session under way at the most, in the order of their numbers.
 pub const COMMANDS_MAX: usize = 64;
@@ -21,7 +21,8 @@ pub(super) const PLACES: usize = COMMANDS_MAX + IMMEDIATE_MAX;
 /// Answers of the largest size that one send keeps, to commands that are over to the initiator.
 const SENT_MAX: usize = KEPT_BYTES_MAX / TRANSFER_BYTES_MAX as usize;
 
-/// Buffers of a connection: each command has one of any size, and another to compare with; and so have the answers that are being sent.
+/// Buffers of a connection: each command has one of any size, and another to compare with; and so have the answers that
+/// are being sent.
 pub(super) const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4 << 10, count: PLACES as u16 },
     BufferClass { bytes: SCRATCH_BYTES, count: 2 * PLACES as u16 },
@@ -36,7 +37,7 @@ pub(super) enum Stage {
     /// The initiator's bytes, before the volume does something with them.
     Data(Job),
     /// The volume.
-    Volume(Progress),
+    Volume(JobProgress),
     /// What other sessions had under way, after it has aborted their commands.
     Aborted,
 }

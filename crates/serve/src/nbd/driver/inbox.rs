@@ -12,7 +12,7 @@
 use super::TAG_RECEIVE;
 use io_uring::{opcode, types};
 use plimsoll_engine::{Buffer, Payload, Port};
-use plimsoll_protocols::nbd::error::ProtocolError;
+use plimsoll_protocols::nbd::error::NbdError;
 use plimsoll_protocols::nbd::wire::{REQUEST_BYTES, Request};
 use std::os::fd::RawFd;
 
@@ -25,11 +25,13 @@ const LARGE_WRITE_BYTES: u32 = 16 * 1024;
 
 /// What the inbox has for the connection.
 pub(super) enum Next {
-    /// A request. If it is a write, its payload is still to come: see [`Inbox::receive_payload`] and [`Inbox::skip`].
+    /// A request. If it is a write, its payload is still to come: see [`RequestInbox::receive_payload`] and
+    /// [`RequestInbox::skip`].
     Request(Request),
     /// A write with all of its bytes.
     Write(Request, Payload),
-    /// The same of one that is not of whole blocks: its bytes, in their place among whole blocks, and room for one block.
+    /// The same of one that is not of whole blocks: its bytes, in their place among whole blocks, and room for one
+    /// block.
     Part(Request, Buffer, Buffer),
     /// Nothing more without receiving.
     MoreBytes,
@@ -54,7 +56,7 @@ impl Incoming {
 }
 
 /// Received bytes, and the state of the receive that is under way.
-pub(super) struct Inbox {
+pub(super) struct RequestInbox {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
@@ -73,13 +75,13 @@ pub(super) struct Inbox {
 }
 
 // SAFETY: the addresses in `vectors` and `message` are of this inbox's own memory and only the kernel follows them.
-unsafe impl Send for Inbox {}
+unsafe impl Send for RequestInbox {}
 
-impl Inbox {
-    pub(super) fn new() -> Inbox {
+impl RequestInbox {
+    pub(super) fn new() -> RequestInbox {
         // SAFETY: all zero is a valid `msghdr` and `iovec`: no addresses, no lengths.
         let (message, vectors) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        Inbox {
+        RequestInbox {
             bytes: vec![0; INBOX_BYTES].into_boxed_slice(),
             start: 0,
             end: 0,
@@ -99,7 +101,7 @@ impl Inbox {
     }
 
     /// What comes next. An error means that the bytes are not the protocol.
-    pub(super) fn next(&mut self) -> Result<Next, ProtocolError> {
+    pub(super) fn next(&mut self) -> Result<Next, NbdError> {
         // What is being received may belong to a payload: it is sorted out when it has come.
         if self.is_receiving {
             return Ok(Next::MoreBytes);
@@ -109,7 +111,7 @@ impl Inbox {
         next
     }
 
-    fn next_received(&mut self) -> Result<Next, ProtocolError> {
+    fn next_received(&mut self) -> Result<Next, NbdError> {
         if let Some(request) = self.waiting.take() {
             return Ok(Next::Request(request));
         }
@@ -160,7 +162,8 @@ impl Inbox {
         self.incoming = Some(Incoming { request, buffer, at: 0, received: 0, block: None });
     }
 
-    /// The same of a write that is not of whole blocks: its bytes go behind the first `skew` of `data`; `block` has room for one block.
+    /// The same of a write that is not of whole blocks: its bytes go behind the first `skew` of `data`; `block` has
+    /// room for one block.
     pub(super) fn receive_part(&mut self, request: Request, data: Buffer, skew: u32, block: Buffer) {
         self.last_write_bytes = request.length;
         self.incoming = Some(Incoming { request, buffer: data, at: skew as usize, received: 0, block: Some(block) });

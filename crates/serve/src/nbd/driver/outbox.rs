@@ -20,15 +20,15 @@ struct Data {
 
 /// Replies that go out together.
 #[derive(Default)]
-struct Batch {
+struct ReplyBatch {
     headers: Vec<u8>,
     parts: Vec<Data>,
 }
 
-impl Batch {
-    fn with_capacity() -> Batch {
+impl ReplyBatch {
+    fn with_capacity() -> ReplyBatch {
         let (headers, parts) = (Vec::with_capacity(REPLIES_BYTES), Vec::with_capacity(2 * REQUESTS_MAX));
-        Batch { headers, parts }
+        ReplyBatch { headers, parts }
     }
 
     fn clear(&mut self, port: &mut Port<'_>) {
@@ -38,17 +38,17 @@ impl Batch {
 }
 
 /// Replies that wait and replies that are being sent.
-pub(super) struct Outbox {
-    waiting: Batch,
-    sending: Batch,
+pub(super) struct ReplyOutbox {
+    waiting: ReplyBatch,
+    sending: ReplyBatch,
     send: GatheredSend,
 }
 
-impl Outbox {
-    pub(super) fn new() -> Outbox {
-        Outbox {
-            waiting: Batch::with_capacity(),
-            sending: Batch::with_capacity(),
+impl ReplyOutbox {
+    pub(super) fn new() -> ReplyOutbox {
+        ReplyOutbox {
+            waiting: ReplyBatch::with_capacity(),
+            sending: ReplyBatch::with_capacity(),
             send: GatheredSend::with_capacity(4 * REQUESTS_MAX),
         }
     }
@@ -60,8 +60,8 @@ impl Outbox {
 
     /// So much waits for a client that does not read that no more should be asked.
     ///
-    /// A volume in memory answers without a buffer, so replies are counted too. Up to [`REQUESTS_MAX`] requests that are
-    /// under way may still add theirs: with those, a batch has at most 1023 vectors, and one call takes 1024.
+    /// A volume in memory answers without a buffer, so replies are counted too. Up to [`REQUESTS_MAX`] requests that
+    /// are under way may still add theirs: with those, a batch has at most 1023 vectors, and one call takes 1024.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.headers.len() >= REFUSALS_BYTES_MAX || self.waiting.parts.len() >= REQUESTS_MAX
     }
@@ -81,13 +81,13 @@ impl Outbox {
             return;
         }
         std::mem::swap(&mut self.waiting, &mut self.sending);
-        let Batch { headers, parts } = &self.sending;
+        let ReplyBatch { headers, parts } = &self.sending;
         let parts = parts.iter().filter_map(|data| {
             let start = data.payload.as_ptr()?;
             Some(Part { after: data.after, start, length: data.length as usize })
         });
-        // SAFETY: all of it belongs to the front end, which the engine keeps until its operations have completed; nothing touches it
-        // before `sent` hears of the last.
+        // SAFETY: all of it belongs to the front end, which the engine keeps until its operations have completed;
+        // nothing touches it before `sent` hears of the last.
         unsafe { self.send.begin(port, (socket, TAG_SEND), headers, parts) }
     }
 

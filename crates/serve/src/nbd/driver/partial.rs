@@ -1,7 +1,7 @@
 //! Requests for parts of blocks, from clients that did not ask how large a volume's blocks are.
 //!
-//! **Intuition.** Such a client may ask for any bytes (specification, "Block size constraints"); stock `nbd-client` and the kernel behind it ask
-//! for multiples of 512. A volume of larger blocks is read and written in whole ones.
+//! **Intuition.** Such a client may ask for any bytes (specification, "Block size constraints"); stock `nbd-client` and
+//! the kernel behind it ask for multiples of 512. A volume of larger blocks is read and written in whole ones.
 //!
 //! **Rule.** Of a read, whole blocks are read and the rest is left out of the reply. For a write, the blocks are
 //! claimed, so that no other request changes them meanwhile ([`Port::claim`]). Those at its ends are read, and then all
@@ -10,7 +10,7 @@
 //!
 //! **Complication.** Buffers are for 32 MiB. A read or write of so much that is not of whole blocks is refused.
 
-use super::{Asked, NbdConnection, Phase};
+use super::{NbdConnection, NbdTask, Phase};
 use plimsoll_core::{Class, Operation};
 use plimsoll_engine::{Buffer, Finished, PAYLOAD_BYTES_MAX, Payload, Port, Submission};
 use plimsoll_protocols::nbd::wire::{CommandFlags, Request};
@@ -151,7 +151,7 @@ impl NbdConnection {
         match request.command {
             Command::Read => {
                 let Some(payload) = port.take_read_payload(blocks.start, bytes) else { return false };
-                let place = self.take_place(Asked { skew: blocks.skew(), ..Asked::of(&request) });
+                let place = self.take_place(NbdTask { skew: blocks.skew(), ..NbdTask::of(&request) });
                 self.submit_blocks(port, place, (Operation::Read, false), (blocks.start, bytes), payload);
             }
             Command::Write => {
@@ -165,7 +165,8 @@ impl NbdConnection {
             Command::Trim => match blocks.middle() {
                 (_, 0) => self.outbox.push(&super::wire::simple_reply(request.cookie, Ok(())), None),
                 middle => {
-                    let (place, kind) = (self.take_place(Asked::of(&request)), (Operation::Trim, is_forced(&request)));
+                    let (place, kind) =
+                        (self.take_place(NbdTask::of(&request)), (Operation::Trim, is_forced(&request)));
                     self.submit_blocks(port, place, kind, middle, Payload::None);
                 }
             },
@@ -177,7 +178,8 @@ impl NbdConnection {
         true
     }
 
-    /// Begins to change parts of blocks: by `data`, all of them with the client's bytes in their place, or to zeroes. `block` has room for one.
+    /// Begins to change parts of blocks: by `data`, all of them with the client's bytes in their place, or to zeroes.
+    /// `block` has room for one.
     pub(super) fn change_partially(
         &mut self,
         port: &mut Port<'_>,
@@ -186,7 +188,7 @@ impl NbdConnection {
         block: Buffer,
     ) {
         let blocks = Blocks::of(&request, port.volume().block_bytes);
-        let place = self.take_place(Asked::of(&request));
+        let place = self.take_place(NbdTask::of(&request));
         self.partials.insert(place, Partial { request, blocks, step: Step::Claim, data, block: Some(block) });
         port.claim(place.into(), blocks.start, blocks.end - blocks.start);
     }

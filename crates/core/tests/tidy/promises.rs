@@ -8,6 +8,8 @@
 //! | cache-kill | After kill -9 each block has ... | `crates/cli/tests/up/cache.rs: after_a_kill_each_block_...` |
 //! ```
 //!
+//! Below the table a list may say more of single promises: "- `cache-kill`: ...".
+//!
 //! A test names the ids in a line of its doc comment: `Promise: cache-kill, cache-flush.` A row of a scenario and a
 //! target of the `Makefile` name them in such a comment in the line above. `TIDY=write cargo test -p plimsoll-core
 //! --test tidy promises` writes the proofs that name an id into the row of the id.
@@ -19,6 +21,8 @@ use std::{env, fs};
 
 /// Characters of a promise.
 const PROMISE_CHARACTERS_MAX: usize = 160;
+/// Words of a promise; numbers and signs alone do not count.
+const PROMISE_WORDS_MAX: usize = 25;
 /// The page that links the pages of promises.
 const DOOR: &str = "PROMISES.md";
 const FOLDER: &str = "docs/promises/";
@@ -131,6 +135,16 @@ fn is_there(texts: &[Text], proof: &str) -> bool {
     })
 }
 
+/// Pages and the ids that a line of a list below the table begins with.
+fn explained(texts: &[Text]) -> Vec<(&str, &str)> {
+    let mut explained = Vec::new();
+    for page in pages(texts) {
+        let lines = page.text.lines().filter_map(|line| line.strip_prefix("- `")?.split_once("`: "));
+        explained.extend(lines.flat_map(|(ids, _)| ids.split("`, `")).map(|id| (&*page.path, id)));
+    }
+    explained
+}
+
 fn is_id(id: &str, page: &str) -> bool {
     let room = page.trim_start_matches(FOLDER).trim_end_matches(".md");
     let name = id.strip_prefix(room).and_then(|rest| rest.strip_prefix('-')).unwrap_or("");
@@ -155,6 +169,10 @@ fn complaints(texts: &[Text]) -> Vec<String> {
         if !(1..=PROMISE_CHARACTERS_MAX).contains(&characters) {
             complaints.push(format!("{place}: {characters} characters, allowed are 1 to {PROMISE_CHARACTERS_MAX}"));
         }
+        let words = promise.split_whitespace().filter(|word| word.contains(char::is_alphabetic)).count();
+        if words > PROMISE_WORDS_MAX {
+            complaints.push(format!("{place}: {words} words, allowed are {PROMISE_WORDS_MAX}"));
+        }
         let naming: Vec<&str> = namings.iter().filter(|naming| naming.id == *id).map(|naming| &*naming.proof).collect();
         if *proofs == [UNTESTED] && naming.is_empty() {
             continue;
@@ -169,6 +187,9 @@ fn complaints(texts: &[Text]) -> Vec<String> {
     }
     let unknown = namings.iter().filter(|naming| !known.contains_key(&*naming.id));
     complaints.extend(unknown.map(|naming| format!("{}: no page has a promise {}", naming.place, naming.id)));
+    for (page, id) in explained(texts).into_iter().filter(|(page, id)| known.get(id) != Some(page)) {
+        complaints.push(format!("{page}: a sentence explains {id}, and the page has no such promise"));
+    }
     let door = find(texts, DOOR).unwrap_or("");
     let unlinked = pages(texts).filter(|page| !door.contains(&format!("({})", page.path)));
     complaints.extend(unlinked.map(|page| format!("{DOOR} does not link {}", page.path)));
@@ -235,7 +256,7 @@ mod tests {
     }
 
     /// Planted breaks: proofs are not looked at, only proofs that are not there are found, an empty text or one of 161
-    /// characters passes; each red.
+    /// characters or 26 words passes, sentences below the table are not looked at; each red.
     #[test]
     fn planted_rows_that_break_a_rule_are_found() {
         let long = "x".repeat(PROMISE_CHARACTERS_MAX + 1);
@@ -263,6 +284,11 @@ mod tests {
             let complaint = format!("docs/promises/a.md: {complaint}");
             assert_eq!(complaints(&house_of(&format!("{ROWS}\n{row}"), TEST)), [complaint]);
         }
+        let words = format!("{ROWS}\n| a-five | {} | {UNTESTED} |", "a ".repeat(PROMISE_WORDS_MAX + 1) + "1 %");
+        assert_eq!(complaints(&house_of(&words, TEST)), ["docs/promises/a.md: a-five: 26 words, allowed are 25"]);
+        let list = format!("{ROWS}\n\n- `a-one`, `a-nine`: It.\n- `x`\n- a-ten: no.");
+        let expected = ["docs/promises/a.md: a sentence explains a-nine, and the page has no such promise"];
+        assert_eq!(complaints(&house_of(&list, TEST)), expected);
         for id in ["b-five", "a", "a-", "a-Five", "a-five_six", "a five", "a--five"] {
             let complaints = complaints(&house_of(&format!("{ROWS}\n| {id} | It holds | {UNTESTED} |"), TEST));
             assert_eq!(complaints.len(), 1, "{id}: {complaints:?}");

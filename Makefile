@@ -44,6 +44,7 @@ lint: format
 unit:
 	@CARGO=$(CARGO) scripts/unit-tests.sh $(FLAGS)
 
+# Promise: zygaria-real-time.
 acceptance: build ## The promises of the foundation, measured for real: 60 s each (about 10 minutes)
 	$(CARGO) build --release -p plimsoll-serve --example promises
 	bench/acceptance.sh

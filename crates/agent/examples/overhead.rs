@@ -1,5 +1,5 @@
 //! What tags cost a writer: without them, with those that only tell causes, and as a station above a volume and one
-//! above a disk that is not ours load them, in turns.
+//! above an observed disk load them, in turns.
 //!
 //! `overhead [ext4|xfs] [ROUNDS] [--programs]` (root). The file system is on a loop device on a file in memory, and the
 //! writer is a tenant. A round measures all kinds of writes in all of these ways, each round beginning with another.
@@ -159,7 +159,7 @@ impl Drop for Looking {
     }
 }
 
-/// A disk that is not ours.
+/// An observed disk.
 fn observed() -> Below {
     Below::Observed { pool: String::new(), is_by_submitter: false }
 }

@@ -113,6 +113,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     /// Broken on purpose and seen red: nothing is locked; the file stays.
+    /// Promise: tenants-one-agent, tenants-strangers-disk.
     #[test]
     fn a_disk_is_one_agents_and_the_next_ones_when_it_has_gone() {
         let folder = tempfile::tempdir().unwrap();
@@ -131,6 +132,7 @@ mod tests {
         take(DiskUse::Limits, "8:16").unwrap();
     }
 
+    /// Promise: tenants-strangers-disk.
     #[test]
     fn where_anybody_may_have_been_nothing_is_locked() {
         let folder = tempfile::tempdir().unwrap();

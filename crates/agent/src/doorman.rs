@@ -56,7 +56,7 @@ pub(crate) struct Doorman {
     pub(crate) containers: BTreeMap<String, Tenant>,
     /// Tenants that leave when no process of them is left.
     pub(crate) watched: Arc<Mutex<Vec<Tenant>>>,
-    /// A disk that is not ours, from which something may be mounted at any time.
+    /// An observed disk, from which something may be mounted at any time.
     pub(crate) observed: Option<ObservedDisk>,
     /// The disk's name in messages.
     pub(crate) device: PathBuf,
@@ -65,7 +65,7 @@ pub(crate) struct Doorman {
     pub(crate) is_over: Arc<AtomicBool>,
 }
 
-/// What is mounted from a disk that is not ours: its files can be found once something is, and are known by their
+/// What is mounted from an observed disk: its files can be found once something is, and are known by their
 /// devices' numbers.
 pub(crate) struct ObservedDisk {
     device: PathBuf,

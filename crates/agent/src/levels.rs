@@ -3,7 +3,7 @@
 //! ```text
 //!   gates   notifications -> Calls -> scheduler.call_entered     words <- close, open
 //!   pages   tags' events  -> scheduler.pages_dirtied, pages_freed       writeback <- wishes
-//!   blocks  tags' events  -> Below::issued, completed: only where the disk is not ours
+//!   blocks  tags' events  -> Below::issued, completed: only of an observed disk
 //! ```
 //!
 //! One thread owns all of it and takes it in turns, that of the device's engine ([`UpperLevels`]). In a turn: first
@@ -15,7 +15,7 @@
 //! **Reads** have no event of their own that would ask the scheduler. It decides about them below, and an account with
 //! too many waiting there finds the word of its reads closed ([`crate::readers`]).
 //!
-//! **A disk that is not ours** has no volume on its engine. Its requests are seen when they have gone already, so
+//! **An observed disk** has no volume on its engine. Its requests are seen when they have gone already, so
 //! nothing can be held back there. Writes wait at their calls as always, and an account that has *read* what the
 //! scheduler would have kept back waits at the word until the scheduler lets that go.
 //!
@@ -69,7 +69,7 @@ pub struct Parts {
     pub devices: DeviceNumbers,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
-    /// Of a disk that is not ours: the session that the requests of all processes that have not joined are charged to.
+    /// Of an observed disk: the session that the requests of all processes that have not joined are charged to.
     /// `None` where the requests are the engine's own.
     pub others: Option<AccountId>,
 }

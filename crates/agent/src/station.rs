@@ -9,7 +9,7 @@
 //! of `plimsoll_serve::attach::Attachment::build`. From then on the engine asks it about every
 //! block, and takes its turns. When it is dropped, the gates open and the engine is alone with its blocks again.
 //!
-//! **A disk that is not ours** has an engine without volumes ([`Disk::Observed`]): its requests are seen, and counted
+//! **An observed disk** has an engine without volumes ([`Disk::Observed`]): its requests are seen, and counted
 //! in the same accounts, but only the gates hold calls back. All processes of no tenant are one session, `others`. It
 //! is mounted before the station opens, and then what was dirty has no known cause; or later, which the doorman sees.
 
@@ -115,7 +115,7 @@ pub struct Entrance {
     pub words: PathBuf,
     /// Where the listener of the filter is handed over.
     pub listeners: PathBuf,
-    /// Where classes of files are said; `null` for a disk that is not ours.
+    /// Where classes of files are said; `null` for an observed disk.
     pub classes: Option<PathBuf>,
 }
 
@@ -145,7 +145,7 @@ pub struct Station {
     classes: Arc<FileClasses>,
     /// Tenants that leave when no process of them is left.
     watched: Arc<Mutex<Vec<Tenant>>>,
-    /// The session of all other processes, on a disk that is not ours.
+    /// The session of all other processes, on an observed disk.
     others: Option<AccountId>,
     is_over: Arc<AtomicBool>,
     doorman: Option<JoinHandle<()>>,
@@ -249,8 +249,8 @@ impl Station {
         self.levels.losses()
     }
 
-    /// What applications say of the volume's files, for a [`ClassServer`](crate::classified::ClassServer); `None` for a
-    /// disk that is not ours, because its blocks have no cache here.
+    /// What applications say of the volume's files, for a [`ClassServer`](crate::classified::ClassServer); `None` for
+    /// an observed disk, because its blocks have no cache here.
     pub fn classes(&self) -> Option<&Arc<FileClasses>> {
         matches!(self.config.disk, Disk::Volume(_)).then_some(&self.classes)
     }
@@ -358,7 +358,7 @@ fn load_tags(config: &StationConfig) -> Result<Tags, TagsError> {
     }
 }
 
-/// All processes of no tenant, on a disk that is not ours.
+/// All processes of no tenant, on an observed disk.
 fn others_session() -> SessionConfig {
     SessionConfig { name: "others".to_owned(), allocation: Allocation::default() }
 }

@@ -77,6 +77,7 @@ fn program(rig: &Rig) -> PathBuf {
 }
 
 /// Broken on purpose and seen red: blocks keep the class of their file's size; a class that was taken back stays.
+/// Promise: classes-files.
 #[test]
 fn what_was_said_of_a_file_is_the_class_of_its_blocks() {
     for kind in KINDS {
@@ -101,6 +102,7 @@ fn what_was_said_of_a_file_is_the_class_of_its_blocks() {
 }
 
 /// Broken on purpose and seen red: deletions are not heard.
+/// Promise: classes-files.
 #[test]
 fn a_file_that_is_deleted_is_forgotten() {
     for kind in KINDS {
@@ -122,6 +124,7 @@ fn a_file_that_is_deleted_is_forgotten() {
 }
 
 /// Broken on purpose and seen red: every user may say the class of every file.
+/// Promise: classes-owner.
 #[test]
 fn nobody_says_it_of_anothers_file() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
@@ -156,6 +159,7 @@ fn connected(path: &Path) -> OwnedFd {
     socket
 }
 
+/// Promise: classes-owner.
 #[test]
 fn whoever_sends_something_else_or_nothing_is_sent_away() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
@@ -184,6 +188,7 @@ fn submit(ring: &mut IoUring, entry: squeue::Entry) {
     assert_eq!(ring.completion().next().unwrap().result(), FILE_BYTES as i32);
 }
 
+/// Promise: classes-hint.
 #[test]
 fn a_direct_call_says_its_class_in_the_hint_of_its_priority() {
     for kind in KINDS {
@@ -220,6 +225,7 @@ fn a_direct_call_says_its_class_in_the_hint_of_its_priority() {
 
 /// Of 80 connections 64 give up their places one after the other, unless the server is so slow that those before are
 /// over.
+/// Promise: classes-owner.
 #[test]
 fn a_user_who_says_nothing_keeps_a_quarter_of_the_places() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
@@ -232,6 +238,7 @@ fn a_user_who_says_nothing_keeps_a_quarter_of_the_places() {
 }
 
 /// Broken on purpose and seen red: a class is said after the call, so that the first of each has the one before.
+/// Promise: classes-first-byte.
 #[test]
 fn the_first_byte_of_a_classified_call_is_the_class_of_its_blocks() {
     for kind in KINDS {

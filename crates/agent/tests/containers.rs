@@ -95,6 +95,7 @@ fn wait_for(path: PathBuf) -> String {
     format!("while [ ! -e {} ]; do sleep 0.05; done", path.display())
 }
 
+/// Promise: tenants-container.
 #[test]
 fn a_container_joins_when_it_starts_is_charged_and_leaves_when_it_has_gone() {
     unless_a_lease_runs_out(|| {
@@ -123,6 +124,7 @@ fn a_container_joins_when_it_starts_is_charged_and_leaves_when_it_has_gone() {
     });
 }
 
+/// Promise: tenants-container.
 #[test]
 fn what_is_executed_in_a_container_belongs_to_it() {
     each(&RUNTIMES[..2], |rig, runtime| {
@@ -142,6 +144,7 @@ fn what_is_executed_in_a_container_belongs_to_it() {
 }
 
 /// It has written what takes a quarter of an hour at its limit, so its next new file waits.
+/// Promise: tenants-container.
 #[test]
 fn a_container_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
     unless_a_lease_runs_out(|| {
@@ -167,6 +170,7 @@ fn a_container_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
 }
 
 /// With its listener closed its calls would fail for ever.
+/// Promise: tenants-container.
 #[test]
 fn a_container_whose_wishes_are_refused_is_let_through_and_is_nobodys() {
     each(&RUNTIMES[..2], |rig, runtime| {
@@ -180,6 +184,7 @@ fn a_container_whose_wishes_are_refused_is_let_through_and_is_nobodys() {
     });
 }
 
+/// Promise: tenants-container.
 #[test]
 fn a_cgroup_that_others_are_in_is_not_taken_for_a_containers() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };

@@ -167,6 +167,7 @@ fn is_alone(test: &str) -> bool {
 /// Lines beside the disk's in the table of mounts: a mount point with a name that is no text, a mount that falsely
 /// names the disk, and an overlay that writes to it. Planted breaks: the table is read as text; every source is
 /// believed; overlays are not asked.
+/// Promise: tenants-mounts.
 #[test]
 fn a_disk_is_found_whatever_others_have_mounted_and_overlays_on_it_are_its_own() {
     if !is_alone("a_disk_is_found_whatever_others_have_mounted_and_overlays_on_it_are_its_own") {

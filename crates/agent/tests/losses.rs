@@ -10,6 +10,7 @@ use support::{Rig, go};
 /// A tenant that has more processes at once than there is room for.
 ///
 /// Broken on purpose and seen red: a doorman that does not look.
+/// Promise: tags-losses.
 #[test]
 fn what_the_tags_have_lost_stands_in_the_log() {
     let log = tempfile::NamedTempFile::new().unwrap();

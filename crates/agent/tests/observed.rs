@@ -1,4 +1,4 @@
-//! A disk that is not ours: its requests are seen, its tenants are held at their gates.
+//! An observed disk: its requests are seen, its tenants are held at their gates.
 //!
 //! Planted breaks that turned a test red: requests that are seen and not handed to the engine; I/O of no tenant
 //! charged to a tenant; direct writes that do not ask the gates; words of readers that never close; words of readers
@@ -37,6 +37,7 @@ fn ends_well(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
+/// Promise: tenants-observed.
 #[test]
 fn what_is_seen_is_charged_to_who_caused_it_and_to_the_others() {
     for kind in KINDS {
@@ -61,6 +62,7 @@ fn what_is_seen_is_charged_to_who_caused_it_and_to_the_others() {
     }
 }
 
+/// Promise: tenants-observed.
 #[test]
 fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
     unless_a_lease_runs_out(|| {
@@ -102,7 +104,8 @@ fn a_direct_writer_beyond_its_limit_waits_too() {
     });
 }
 
-/// The disk is not ours and holds no read back: a tenant beyond its limit waits before its next read.
+/// An observed disk holds no read back: a tenant beyond its limit waits before its next read.
+/// Promise: tenants-observed.
 #[test]
 fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
     unless_a_lease_runs_out(|| {
@@ -128,6 +131,7 @@ fn a_reader_beyond_its_limit_waits_until_it_has_paid() {
 /// descriptor it is.
 ///
 /// Broken on purpose and seen red: the block device's own number alone.
+/// Promise: tenants-observed.
 #[test]
 fn calls_by_descriptor_wait_on_btrfs_too() {
     unless_a_lease_runs_out(|| {

@@ -12,6 +12,7 @@ use support::{Rig, go};
 /// It writes (its words), and creates a file (its listener).
 ///
 /// Broken on purpose and seen red: listeners that come back keep their numbers.
+/// Promise: gates-account-number, gates-reused-number.
 #[test]
 fn who_was_a_tenant_before_the_agent_was_started_again_does_not_wait_for_who_has_its_number_now() {
     unless_a_lease_runs_out(|| {

@@ -98,6 +98,7 @@ fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
 }
 
 /// More threads than the loop device has places, each of which would wait for seconds with its read.
+/// Promise: tenants-held-threads.
 #[test]
 fn hundreds_of_held_readers_stall_nobody() {
     unless_a_lease_runs_out(|| {
@@ -223,6 +224,7 @@ fn children_in(call: i64, parent: u32) -> usize {
 /// To start one takes milliseconds, in which other tenants' requests would stand still.
 ///
 /// Broken on purpose and seen red: one that is started in a turn of the levels.
+/// Promise: gates-keeper-start.
 #[test]
 fn the_engine_waits_for_no_keeper_to_start() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
@@ -244,6 +246,7 @@ fn the_engine_waits_for_no_keeper_to_start() {
     });
 }
 
+/// Promise: tenants-full.
 #[test]
 fn a_disk_that_is_full_fails_calls_and_holds_nobody() {
     for kind in KINDS {
@@ -266,6 +269,7 @@ fn a_disk_that_is_full_fails_calls_and_holds_nobody() {
 }
 
 /// 62 bits, one of which all other processes share.
+/// Promise: tenants-full.
 #[test]
 fn one_tenant_too_many_is_refused_by_name_and_gets_no_session() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };

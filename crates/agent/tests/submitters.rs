@@ -1,4 +1,4 @@
-//! A disk that is not ours where no BPF program tells causes: tenants are charged for what their processes submit.
+//! An observed disk where no BPF program tells causes: tenants are charged for what their processes submit.
 //!
 //! Planted breaks that turned a test red: children that do not inherit; reads that are not told; requests of submitters
 //! that do not ask the gates; a process that has ended stays a task.
@@ -31,6 +31,7 @@ fn until_told(script: &str) -> String {
     format!("{script}; read end")
 }
 
+/// Promise: tenants-no-bpf.
 #[test]
 fn what_children_move_is_charged_to_the_tenant_once_and_what_others_move_is_not() {
     for kind in KINDS {
@@ -52,6 +53,7 @@ fn what_children_move_is_charged_to_the_tenant_once_and_what_others_move_is_not(
     }
 }
 
+/// Promise: tenants-no-bpf.
 #[test]
 fn who_writes_beyond_its_limit_waits_at_its_gate_cached_or_direct() {
     unless_a_lease_runs_out(|| {
@@ -74,6 +76,7 @@ fn who_writes_beyond_its_limit_waits_at_its_gate_cached_or_direct() {
     });
 }
 
+/// Promise: tenants-no-bpf.
 #[test]
 fn who_reads_beyond_its_limit_waits_until_it_has_paid() {
     unless_a_lease_runs_out(|| {

@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// The last close of a deleted file ends it, and waits for its pages and for the journal. If an engine's thread did
 /// that, its volume would wait for itself. That takes bad luck, so code that does it can pass here; what it cannot pass
 /// is the test in the text of [`plimsoll_agent::files`], by which files stay on the thread that opened them.
+/// Promise: tenants-writeback-files.
 #[test]
 fn files_that_are_replaced_while_slices_of_them_are_written_stop_no_engine() {
     for kind in [FileSystemKind::Ext4, FileSystemKind::Xfs] {

@@ -295,6 +295,7 @@ mod tests {
         }
     }
 
+    /// Promise: cache-credit-way.
     #[test]
     fn it_changes_its_way_when_what_is_used_again_changes() {
         let mut load = Load { duel: duel(), fresh: 10_000_000 };
@@ -323,6 +324,7 @@ mod tests {
         tally
     }
 
+    /// Promise: cache-credit-way.
     #[test]
     fn the_way_is_that_whose_misses_cost_less() {
         let (strict_misses, level_misses, both_miss) = ((false, true), (true, false), (false, false));
@@ -338,6 +340,7 @@ mod tests {
         assert_eq!(ways(&[(strict_misses, 9.0), (level_misses, 9.0)]), [Way::Strict, Way::Level], "who goes goes on");
     }
 
+    /// Promise: cache-credit-way.
     #[test]
     fn a_run_of_misses_is_one_chance_and_not_many() {
         let batch = 65_536 / BATCHES as usize;

@@ -250,6 +250,7 @@ mod tests {
     /// Blocks that were chosen for one seed, to meet in one bucket, are as others for another one.
     ///
     /// Planted break: a block's home does not depend on the seed.
+    /// Promise: cache-index-seed.
     #[test]
     fn who_meet_in_one_bucket_do_not_with_another_seed() {
         let [known, secret] = [0, 0x5eed].map(|seed| Index::new(12_000, 12, seed));

@@ -73,6 +73,7 @@ impl MissCosts {
 mod tests {
     use super::*;
 
+    /// Promise: cache-miss-cost.
     #[test]
     fn a_miss_costs_its_part_of_a_positioning() {
         let mut costs = MissCosts::default();

@@ -80,6 +80,7 @@ mod tests {
         stays
     }
 
+    /// Promise: cache-unused-class.
     #[test]
     fn who_leaves_without_a_use_was_there_in_vain() {
         assert!(stays(310, 0, 10).are_in_vain(CLASS));
@@ -88,6 +89,7 @@ mod tests {
         assert!(!stays(310, 0, 10).are_in_vain(Class::new(1).unwrap()), "another class");
     }
 
+    /// Promise: cache-unused-class.
     #[test]
     fn who_stays_or_is_not_known_was_not_there_in_vain() {
         assert!(!stays(249, 0, 0).are_in_vain(CLASS));
@@ -95,6 +97,7 @@ mod tests {
         assert!(!stays(900, 0, 900).are_in_vain(CLASS), "never used, but there");
     }
 
+    /// Promise: cache-unused-class.
     #[test]
     fn a_class_that_is_used_from_now_on_is_worth_it_again_and_the_other_way_round() {
         let mut stays = stays(1_000_000, 0, 10);

@@ -346,6 +346,7 @@ mod tests {
     /// Outcome: a unit does not become another state's by being dirty or clean.
     ///
     /// Planted break that was seen red: dirty is set without a look at the state.
+    /// Promise: store-trim-race.
     #[test]
     fn free_and_aside_are_left_before_a_unit_is_dirty_or_clean() {
         for (state, is_dirty) in [(State::Free, false), (State::Aside, true)] {

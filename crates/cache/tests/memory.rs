@@ -110,6 +110,7 @@ fn bytes_on_a_device(units: u32, policy: &PolicyEntry, depth: Depth) -> usize {
 /// allocated. Of a small cache the fixed part is what counts, so that it is looked at apart.
 ///
 /// Planted breaks that were seen red: shadows of a 64th; shadows of 4096 units at the least; ghosts of a fifth.
+/// Promise: store-unit-memory.
 #[test]
 fn a_unit_on_a_device_takes_24_bytes_at_the_most_beside_a_fixed_part_and_work_allocates_nothing() {
     let depth = Depth { requests: 16, cleaning: 8 };
@@ -136,6 +137,7 @@ fn a_unit_on_a_device_takes_24_bytes_at_the_most_beside_a_fixed_part_and_work_al
     assert!(bytes <= 24 * 16_384 + (5 << 19), "{bytes}");
 }
 
+/// Promise: cache-unit-memory.
 #[test]
 fn a_cached_unit_takes_24_bytes_at_the_most() {
     const UNITS: u32 = 1_000_003;

@@ -171,6 +171,7 @@ fn round(round: u64, class: u8) -> impl Iterator<Item = Step> {
 
 /// First the forty blocks of the highest priority come back, after more than the cache has room for. Then they never
 /// do, and twenty of a low one do soon. Then it is as it was.
+/// Promise: cache-credit-way.
 #[test]
 fn it_changes_its_way_as_the_slow_one_does() {
     let second = (0..1000).flat_map(|turn| [read(100 + turn % 300, 3), read(40 + turn % 20, 0)]).map(Step::Access);
@@ -180,6 +181,7 @@ fn it_changes_its_way_as_the_slow_one_does() {
     assert_eq!(ways, [Way::Strict, Way::Level, Way::Strict]);
 }
 
+/// Promise: cache-unused-class.
 #[test]
 fn who_leaves_unused_is_not_taken_in_any_more_until_he_is_used() {
     let after = |steps: &[Step]| {
@@ -207,6 +209,7 @@ fn on_the_strict_way_each_use_counts() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(768))]
 
+    /// Promise: cache-oracle, store-damaged-unit.
     #[test]
     fn it_answers_as_the_slow_one_does(
         name in prop::sample::select(vec!["lru", "selective", "credit"]),

@@ -47,6 +47,7 @@ fn misses(name: &str, accesses: &[Access], units: u32, scheme: &Scheme) -> f64 {
     1.0 - hits as f64 / accesses.len() as f64
 }
 
+/// Promise: cache-lru-traces.
 #[test]
 fn lru_has_the_hits_that_libcachesim_counts() {
     for (trace, unit_bytes, units, expected) in
@@ -58,6 +59,7 @@ fn lru_has_the_hits_that_libcachesim_counts() {
     }
 }
 
+/// Promise: cache-lru-traces.
 #[test]
 fn credit_is_never_a_hundredth_worse_than_lru() {
     let scheme = hp_ux();

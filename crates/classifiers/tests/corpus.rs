@@ -16,6 +16,7 @@ fn the_corpus_is_what_its_names_say() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
+    /// Promise: classes-hostile-layout.
     #[test]
     fn no_mutation_of_the_corpus_breaks_a_promise(input: Index, mutations in mutations()) {
         try_mutated("file_system_layout", input, &mutations, entries::file_system_layout);

@@ -84,6 +84,7 @@ fn is_in_order(layout: &Layout, size_bytes: u64) -> bool {
 }
 
 /// Broken on purpose and seen red: backups in every group.
+/// Promise: classes-layout.
 #[test]
 fn an_ext4_has_its_classes_where_its_own_tools_say() {
     let variants: [(&[&str], u64); 12] = [
@@ -125,6 +126,7 @@ fn an_ext4_has_its_classes_where_its_own_tools_say() {
 }
 
 /// Broken on purpose and seen red: the log's group is not taken off its number.
+/// Promise: classes-layout.
 #[test]
 fn an_xfs_has_its_heads_and_its_log_where_its_own_tool_says() {
     let variants: [(&[&str], u64); 3] =
@@ -223,6 +225,7 @@ impl Bytes for XfsHead {
 ///
 /// Broken on purpose and seen red: groups of any size; any number of groups; any logarithm; a log across groups;
 /// sectors larger than a block.
+/// Promise: classes-hostile-layout.
 #[test]
 fn an_xfs_whose_groups_contradict_each_other_has_no_classes() {
     const BLOCKS: u64 = 1 << 20;
@@ -273,6 +276,7 @@ fn small_image() -> Option<Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     /// Whatever stands in the fields of a real image, nothing is read or classified that is not the volume's.
+    /// Promise: classes-hostile-layout.
     #[test]
     fn no_spoiled_image_is_too_much(
         changes in prop::collection::vec((prop_oneof![1024usize..2048, 2048usize..3072, 0usize..65536], any::<u8>()), 1..6),

@@ -84,6 +84,7 @@ fn ignored() -> u64 {
 mod tests {
     use super::*;
 
+    /// Promise: daemon-ignored-signal.
     #[test]
     fn what_is_ignored_stays_so_but_for_the_signal_that_ends_services() {
         let heard = |ignored| heard(ignored).collect::<Vec<_>>();

@@ -71,6 +71,7 @@ mod tests {
     }
 
     /// Planted break: cells are printed as they are.
+    /// Promise: daemon-names-escaped, tenants-names-escaped.
     #[test]
     fn a_name_forges_no_row_and_steers_no_terminal() {
         let mut table = Table::new(&["who", ">read"]);

@@ -36,6 +36,7 @@ fn expected(path: &Path) -> String {
     text.replace("{schedulers}", &quoted(schedulers)).replace("{models}", &quoted(models))
 }
 
+/// Promise: daemon-configuration, encrypted-no-cache, schedulers-refused-promise, zygaria-no-tenants.
 #[test]
 fn each_broken_file_gets_its_exact_messages() {
     let folder = folder("broken");
@@ -64,6 +65,7 @@ fn every_message_is_one_line_of_the_promised_form() {
     }
 }
 
+/// Promise: zygaria-no-tenants.
 #[test]
 fn good_files_are_described() {
     let folder = folder("good");
@@ -228,6 +230,7 @@ fn tables_of_devices_and_schedulers_have_a_row_each() {
 /// What users get, at which level and where, in a terminal of 100 columns; JSON says the same. Planted break that was
 /// seen red: the table says of every scheduler what its laws at the block level are, and so of split_token that it
 /// keeps no limits.
+/// Promise: schedulers-registry-kept.
 #[test]
 fn the_table_of_schedulers_says_what_is_kept_where_and_at_which_level() {
     let directory = tempfile::tempdir().unwrap();

@@ -45,6 +45,7 @@ fn own_profile() -> Value {
 /// Runs the example of --help as it stands there.
 ///
 /// Seen red: the line of jq that stood in --help before; an example that is too wide and breaks in two lines.
+/// Promise: gates-profile.
 #[test]
 fn the_example_of_help_puts_the_gates_into_a_bundle_and_keeps_its_profile() {
     let help = String::from_utf8(profile(&["--help"]).stdout).unwrap();
@@ -79,6 +80,7 @@ fn the_example_of_help_puts_the_gates_into_a_bundle_and_keeps_its_profile() {
     assert_eq!(bundle(None)["defaultAction"], "SCMP_ACT_ALLOW");
 }
 
+/// Promise: gates-profile.
 #[test]
 fn a_profile_is_merged_from_a_file_or_stdin_and_what_is_not_held_is_said() {
     let folder = tempfile::tempdir().unwrap();

@@ -64,6 +64,7 @@ fn assert_done(output: &Output) {
 }
 
 /// A block that is added to README is run here, too.
+/// Promise: project-readme.
 #[test]
 fn each_block_of_readme_is_known_to_this_test() {
     let known = [
@@ -96,6 +97,7 @@ fn the_targets_that_readme_names_are_there() {
     }
 }
 
+/// Promise: project-readme.
 #[test]
 fn the_commands_for_the_disk_you_have_run_as_pasted() {
     let folder = tempfile::tempdir().unwrap();
@@ -115,6 +117,7 @@ fn the_commands_for_the_disk_you_have_run_as_pasted() {
     }
 }
 
+/// Promise: project-readme.
 #[test]
 fn the_commands_with_volumes_run_as_pasted() {
     let folder = tempfile::tempdir().unwrap();

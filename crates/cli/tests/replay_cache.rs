@@ -25,6 +25,7 @@ fn trace() -> tempfile::NamedTempFile {
     file
 }
 
+/// Promise: lab-replay-cache.
 #[test]
 fn policies_are_compared_by_size_and_class_and_drawn() {
     let (trace, folder) = (trace(), tempfile::tempdir().unwrap());

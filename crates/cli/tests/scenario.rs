@@ -92,6 +92,7 @@ fn a_measurement_that_cannot_be_made_fails_its_claim() {
     assert_eq!(report["rows"][0]["problem"], "no write of \"b\" that returned from 0 s to 1 s");
 }
 
+/// Promise: lab-scenario-errors.
 #[test]
 fn wrong_input_ends_with_2_and_one_line() {
     let no_such = "scenario: got \"device-curve\", allowed the path of a .toml file, or one of ";

@@ -45,6 +45,7 @@ mod tests {
     use super::*;
 
     /// Planted break that was seen red: only control characters are escaped.
+    /// Promise: daemon-names-escaped.
     #[test]
     fn what_a_terminal_obeys_is_escaped_and_the_rest_is_not() {
         assert_eq!(shown("/srv/d\u{e4}ten \u{6587}"), "/srv/d\u{e4}ten \u{6587}");

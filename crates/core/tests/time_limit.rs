@@ -30,6 +30,7 @@ fn has_ended(process: &str) -> bool {
     stat.rsplit(')').next().is_none_or(|rest| rest.trim_start().starts_with('Z') || rest.is_empty())
 }
 
+/// Promise: project-hanging-test.
 #[test]
 fn a_test_that_hangs_is_named_and_ended_with_all_that_it_started() {
     let folder = tempfile::tempdir().unwrap();
@@ -51,6 +52,7 @@ fn a_test_that_hangs_is_named_and_ended_with_all_that_it_started() {
     assert!(started.iter().all(|process| has_ended(process)), "{started:?}");
 }
 
+/// Promise: project-hanging-test.
 #[test]
 fn what_is_not_run_is_collected_what_passed_is_not_shown_and_what_failed_is() {
     let folder = tempfile::tempdir().unwrap();

@@ -265,6 +265,7 @@ pub fn validate(model_name: &str) -> Vec<ValidationRow> {
 mod tests {
     use super::*;
 
+    /// Promise: devices-known-figures.
     #[test]
     fn every_known_figure_is_met() {
         for model in crate::models() {

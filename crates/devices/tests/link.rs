@@ -80,6 +80,7 @@ fn replies(parameters: &FlashParameters, choices: &[Choice]) -> (Vec<bool>, Time
 }
 
 proptest! {
+    /// Promise: split-deviation.
     #[test]
     fn between_two_small_replies_goes_a_large_one(choices in proptest::collection::vec(choice(), 2..200)) {
         for parameters in [X25_M, X25_E] {

@@ -95,6 +95,7 @@ mod tests {
 
     /// Four put in what they number, and one takes whenever it is told. Broken on purpose and seen red: what is taken
     /// is not turned round; the head is written and not exchanged (a crash).
+    /// Promise: volume-no-spinning.
     #[test]
     fn what_several_put_in_is_taken_once_and_in_the_order_of_each() {
         const PUTTERS: usize = 4;

@@ -285,6 +285,7 @@ mod tests {
         arena.give(large);
     }
 
+    /// Promise: volume-buffer-memory.
     #[test]
     fn memory_is_counted_while_it_is_warm_and_scarce_memory_is_not_kept() {
         const SMALL: BufferClass = BufferClass { bytes: 1 << 20, count: 100 };

@@ -134,6 +134,7 @@ impl Default for BufferMemory {
 mod tests {
     use super::*;
 
+    /// Promise: volume-buffer-memory.
     #[test]
     fn whoever_takes_all_that_he_gets_leaves_half_of_it_to_the_next() {
         let memory = BufferMemory::new(256 << 20);

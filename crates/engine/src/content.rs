@@ -182,6 +182,7 @@ mod tests {
     }
 
     /// Each mark of the table, and a file system that has a boot sector, too.
+    /// Promise: notes-devices-in-use.
     #[test]
     fn what_says_what_it_is_is_called_by_its_name() {
         for &(at, mark, name) in MARKS {

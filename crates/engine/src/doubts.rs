@@ -65,6 +65,7 @@ mod tests {
 
     /// Planted breaks that were seen red: a session that was told is told again; a later session is told of everything,
     /// or of nothing.
+    /// Promise: store-failed-flush.
     #[test]
     fn each_session_is_told_once_and_who_comes_later_of_what_nobody_was_told() {
         let (mut doubts, [one, other, later]) = (Doubts::default(), [1, 2, 3].map(AccountId));
@@ -81,6 +82,7 @@ mod tests {
     }
 
     /// Planted break that was seen red: nothing is counted.
+    /// Promise: volume-failed-flush.
     #[test]
     fn a_flush_that_failed_is_everybodys() {
         let (mut doubts, [one, other]) = (Doubts::default(), [1, 2].map(AccountId));

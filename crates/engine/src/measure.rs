@@ -413,6 +413,7 @@ mod tests {
         assert_eq!(windows.measured(), Measured { per_second: 80.0, per_second_min: 50.0 });
     }
 
+    /// Promise: devices-measuring.
     #[test]
     fn what_exists_is_not_written_and_what_is_made_leaves_no_name() {
         let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();

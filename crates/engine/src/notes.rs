@@ -338,6 +338,7 @@ mod tests {
         CacheNote::new("v", "fast", Path::new("/dev/fast"), &superblock)
     }
 
+    /// Promise: notes-note.
     #[test]
     fn a_note_goes_with_its_file_to_another_directory_and_not_with_a_copy() {
         let directory = tempfile::tempdir().unwrap();
@@ -371,6 +372,7 @@ mod tests {
         assert_eq!(known(serde_json::from_str::<CacheNote>(text).unwrap()).map(|note| note.volume).as_deref(), Ok("v"));
     }
 
+    /// Promise: notes-given-up.
     #[test]
     fn what_was_given_up_is_known_for_ever() {
         let directory = tempfile::tempdir().unwrap();
@@ -403,6 +405,7 @@ mod tests {
         assert_eq!(notes.get::<CacheNote>(&volume(moved)).unwrap(), None);
     }
 
+    /// Promise: notes-required-cache.
     #[test]
     fn what_is_no_note_is_told_and_not_taken_for_none() {
         let directory = tempfile::tempdir().unwrap();

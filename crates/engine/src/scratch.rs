@@ -62,6 +62,7 @@ mod tests {
     use super::*;
 
     /// Planted break: a newcomer takes what is free, whichever piece waits.
+    /// Promise: encrypted-oracle.
     #[test]
     fn nobody_is_passed_by_and_everybody_comes() {
         let mut scratch = Scratch::new().unwrap();

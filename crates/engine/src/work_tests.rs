@@ -130,6 +130,7 @@ const STEPS: [MakeStep; 3] = [
 /// 256 KiB, compressed, encrypted or decrypted, in slices that are spent as soon as they begin. The step stops after
 /// each page, and a piece that waits meanwhile is served before. In a slice that is never spent it goes on to its end.
 /// Planted breaks: there is no checkpoint; there is one after the last page, too.
+/// Promise: executor-preempted.
 #[test]
 fn a_large_piece_is_preempted_between_its_pages_when_its_slice_is_spent() {
     for make in STEPS {
@@ -146,6 +147,7 @@ fn a_large_piece_is_preempted_between_its_pages_when_its_slice_is_spent() {
 }
 
 /// However much of its slice is left, of which a few dozen pages fit into one. Planted break: it stops where its slice is spent.
+/// Promise: executor-maintenance-page.
 #[test]
 fn a_copy_of_the_syncer_gives_way_after_each_page() {
     let pieces = Pieces::new(Policy::COMBO, 8);
@@ -155,6 +157,7 @@ fn a_copy_of_the_syncer_gives_way_after_each_page() {
 }
 
 /// A page that does not exist makes it panic. Planted break: a piece has succeeded until it has failed.
+/// Promise: executor-panic.
 #[test]
 fn a_piece_whose_work_panics_has_failed_and_the_others_go_on() {
     let mut pieces = Pieces::new(Policy::COMBO, 8);
@@ -169,6 +172,7 @@ fn a_piece_whose_work_panics_has_failed_and_the_others_go_on() {
 /// There is room for one piece, which is stuck. The others are not begun by the thread that brings them, and come in
 /// their order. Planted breaks: a piece that finds no room is done at once; a later piece is handed over before one
 /// that stands in the line.
+/// Promise: executor-no-room.
 #[test]
 fn whoever_finds_no_room_waits_in_line_and_is_not_done_by_the_engines_thread() {
     let mut pieces = Pieces::new(sliced(NEVER_OVER), 1);

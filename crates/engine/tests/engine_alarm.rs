@@ -42,6 +42,7 @@ fn read(client: &mut Client, tag: u32, number: u64) {
     client.send_submitted().unwrap();
 }
 
+/// Promise: accounts-alarm.
 #[test]
 fn promises_that_are_not_kept_are_told_as_long_as_they_are_not() {
     let device = plimsoll_devices::build("hdd.wd-aakx", 1).unwrap();

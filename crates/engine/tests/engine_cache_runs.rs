@@ -183,6 +183,7 @@ impl BlockTags for ByPlace {
 }
 
 /// Classes are never merged. Planted break that was seen red: all blocks of a request are of the class of the last of them.
+/// Promise: classes-misses.
 #[test]
 fn what_misses_is_asked_for_by_the_class_of_each_block() {
     const CLASSES: fn(u64) -> u8 = |block| if block < 12 { 4 } else { 10 };
@@ -205,6 +206,7 @@ fn what_misses_is_asked_for_by_the_class_of_each_block() {
 /// as without a cache, and for those blocks: in pieces of 16 MiB, or of 1 MiB where zeroes are written. What is beside is still there.
 ///
 /// Planted break that was seen red: no range goes past the cache (1,123 requests).
+/// Promise: cache-discard.
 #[test]
 fn a_discard_of_what_is_not_in_the_cache_is_a_few_requests() {
     const TRIMMED: u64 = 65_536;

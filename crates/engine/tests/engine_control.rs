@@ -90,6 +90,7 @@ fn an_emulated_device_is_as_slow_as_its_model_and_lateness_does_not_add_up() {
 }
 
 /// Red if a hit is answered when its bytes are there.
+/// Promise: cache-emulated.
 #[test]
 fn an_emulated_cache_answers_no_hit_before_its_device_would() {
     const READS: u64 = 50;
@@ -123,6 +124,7 @@ fn an_emulation_that_was_late_for_a_while_is_true_again_afterwards() {
     assert!(calm.was_true_since(&calm), "without replies nothing was late");
 }
 
+/// Promise: volume-switch.
 #[test]
 fn a_switch_of_the_scheduler_under_load_loses_nothing() {
     const ROUNDS: u32 = 400;

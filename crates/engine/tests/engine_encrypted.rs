@@ -72,6 +72,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 }
 
 /// Planted breaks: what is written is not encrypted; a piece's sectors are numbered from its request's start.
+/// Promise: encrypted-format.
 #[test]
 fn what_lies_in_the_file_is_plain64_and_nothing_of_what_was_written() {
     for executor in [None, Some(2), Some(65_536)] {
@@ -104,6 +105,7 @@ fn what_lies_in_the_file_is_plain64_and_nothing_of_what_was_written() {
 }
 
 /// Planted breaks: a trim of part of a page does nothing; zeroes that are written are left to the file system.
+/// Promise: encrypted-holes.
 #[test]
 fn what_is_trimmed_is_a_hole_and_zeroes_that_are_written_are_not_to_be_told_from_data() {
     let site = Site::ruled(Policy::COMBO);
@@ -144,6 +146,7 @@ fn write_and_read(client: &mut Client, requests: u32) {
 }
 
 /// Planted breaks: a read's work is handed in as new; a write's as resumed.
+/// Promise: encrypted-resumed.
 #[test]
 fn a_read_comes_back_from_the_disk_as_resumed_and_waits_where_the_rules_say() {
     const REQUESTS: u32 = 50;
@@ -164,6 +167,7 @@ fn a_read_comes_back_from_the_disk_as_resumed_and_waits_where_the_rules_say() {
 }
 
 /// What is written in several turns of a buffer was at the disk in between.
+/// Promise: encrypted-resumed.
 #[test]
 fn zeroes_of_several_buffers_are_resumed_after_each() {
     let site = Site::ruled(Policy::SORD);
@@ -177,6 +181,7 @@ fn zeroes_of_several_buffers_are_resumed_after_each() {
 
 /// More pieces than there are buffers, of a connection that stays and of one that goes. Planted break: no piece is
 /// called from the line.
+/// Promise: encrypted-oracle.
 #[test]
 fn whoever_finds_no_buffer_waits_for_one_and_who_goes_away_disturbs_nobody() {
     let site = Site::ruled(Policy::COMBO);
@@ -203,6 +208,7 @@ fn whoever_finds_no_buffer_waits_for_one_and_who_goes_away_disturbs_nobody() {
     site.served.engine.shutdown(PATIENCE).unwrap();
 }
 
+/// Promise: encrypted-no-cache.
 #[test]
 fn an_encrypted_volume_has_no_cache() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -20,6 +20,7 @@ fn open_error(config: VolumeConfig) -> VolumeError {
     }
 }
 
+/// Promise: volume-refused.
 #[test]
 fn what_cannot_be_served_is_said_before() {
     let directory = tempfile::tempdir().unwrap();
@@ -97,6 +98,7 @@ impl Drop for SmallFileSystem {
     }
 }
 
+/// Promise: volume-full-disk.
 #[test]
 fn a_full_disk_fails_the_writes_that_met_it_and_no_others() {
     const SPACE_BYTES: u64 = 1 << 20;
@@ -162,6 +164,7 @@ fn a_backing_file_that_was_truncated_fails_reads_and_one_that_was_removed_goes_o
     assert_eq!(first, [8]);
 }
 
+/// Promise: volume-hostile-bytes.
 #[test]
 fn garbage_closes_the_connection_that_sent_it_and_no_other() {
     let volume = memory("v", VOLUME_BYTES, 0);

@@ -135,6 +135,7 @@ fn flushed(client: &mut Client) -> Result<(), Errno> {
 }
 
 /// What is lost may be any session's, whichever asked for the flush that failed.
+/// Promise: volume-failed-flush.
 #[test]
 fn a_flush_that_the_file_refused_fails_the_next_one_of_every_client_once() {
     let directory = tempfile::tempdir().unwrap();

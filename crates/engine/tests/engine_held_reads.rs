@@ -116,6 +116,7 @@ fn receive(client: &mut Client, count: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Promise: tenants-held-threads.
 #[test]
 fn so_many_wait_and_whoever_has_most_is_served_early_and_pays_later() {
     const READS: u32 = 200;
@@ -175,6 +176,7 @@ fn another_scheduler_is_not_paid_for_what_went_early() {
     mounted.served.engine.close_session(mounted.held).unwrap();
 }
 
+/// Promise: tenants-held-threads.
 #[test]
 fn what_is_remembered_is_bounded_and_everybody_is_answered() {
     const BEYOND: u32 = 500;

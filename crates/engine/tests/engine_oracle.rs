@@ -179,6 +179,7 @@ fn a_volume_in_memory_behaves_like_a_vector() {
     served.engine.shutdown(plimsoll_testkit::PATIENCE).unwrap();
 }
 
+/// Promise: volume-oracle.
 #[test]
 fn a_volume_in_a_file_behaves_like_a_vector_under_every_scheduler() {
     // Not in /tmp, which may be a tmpfs without O_DIRECT.
@@ -213,6 +214,7 @@ fn with_executor(config: EngineConfig, rules: Rules, threads: usize, requests_ma
 }
 
 /// Planted break: a piece's pages begin at the request's start. Broken on purpose and seen red: the engine does itself what finds no room.
+/// Promise: compressed-oracle.
 #[test]
 fn a_compressed_volume_behaves_like_a_vector_whoever_does_its_work() {
     let plain = || EngineConfig::new(profile(), "noop");
@@ -248,6 +250,7 @@ fn a_compressed_volume_behaves_like_a_vector_whoever_does_its_work() {
 
 /// Planted breaks: what is read is decrypted at the begin of its request; a second turn of a scratch buffer begins where the first did.
 /// Broken on purpose and seen red: the engine does itself what finds no room.
+/// Promise: encrypted-oracle.
 #[test]
 fn an_encrypted_volume_behaves_like_a_vector_whoever_does_its_work() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -290,6 +293,7 @@ fn an_encrypted_volume_behaves_like_a_vector_whoever_does_its_work() {
     }
 }
 
+/// Promise: compressed-oracle.
 #[test]
 fn who_goes_away_while_his_work_is_done_disturbs_nobody() {
     let config = with_executor(EngineConfig::new(profile(), "noop"), Rules::Adaptive, 2, 65_536);
@@ -312,6 +316,7 @@ fn who_goes_away_while_his_work_is_done_disturbs_nobody() {
 
 /// Planted breaks that were seen red: what is written is not cut off; a read that waits for a fetch gets the chunk's
 /// first bytes.
+/// Promise: read-ahead-fresh.
 #[test]
 fn a_volume_that_is_read_ahead_behaves_like_a_vector() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -347,6 +352,7 @@ fn cache_of(served: &Served) -> CacheStatus {
     served.engine.status().unwrap().volumes[0].cache.clone().expect("the volume has a cache")
 }
 
+/// Promise: cache-oracle-volume.
 #[test]
 fn a_cached_volume_behaves_like_a_vector_and_so_does_what_is_found_after_a_shutdown() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -384,6 +390,7 @@ fn a_cached_volume_behaves_like_a_vector_and_so_does_what_is_found_after_a_shutd
 }
 
 /// Red if what an emulated device has done is heard of before it was begun, twice or never (a request is lost, or hangs).
+/// Promise: cache-emulated.
 #[test]
 fn a_volume_whose_cache_is_emulated_behaves_like_a_vector() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -401,6 +408,7 @@ fn a_volume_whose_cache_is_emulated_behaves_like_a_vector() {
     served.engine.shutdown(plimsoll_testkit::PATIENCE).unwrap();
 }
 
+/// Promise: cache-oracle-volume, read-ahead-fresh.
 #[test]
 fn a_cache_comes_and_goes_and_changes_its_policy_under_load() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -448,6 +456,7 @@ fn a_cache_comes_and_goes_and_changes_its_policy_under_load() {
 /// A volume in memory answers without buffers, so these answers are all ready at once: 2.2 GiB, of which Linux takes 2 GiB in a call.
 ///
 /// Planted break that was seen red: a send is one operation.
+/// Promise: volume-oracle.
 #[test]
 fn answers_that_are_too_much_for_one_send_come_whole() {
     const READS: usize = 70;

@@ -132,6 +132,7 @@ fn change_and_compare(name: &str, served: &Served) {
 /// In every kind of volume: memory, also compressed, a file, an emulated device, a cache.
 ///
 /// Planted break that was seen red: a compressed volume answers a trim before it has done it.
+/// Promise: volume-overlaps.
 #[test]
 fn a_write_that_was_answered_stays_whatever_was_asked_for_before() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

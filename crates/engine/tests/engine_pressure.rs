@@ -62,6 +62,7 @@ fn resident_bytes() -> u64 {
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
+/// Promise: volume-silent-reader.
 #[test]
 fn a_client_that_never_reads_holds_up_itself_alone_and_takes_bounded_memory() {
     let _turn = turn();
@@ -109,6 +110,7 @@ fn a_client_that_never_reads_holds_up_itself_alone_and_takes_bounded_memory() {
 }
 
 /// Broken on purpose and seen red: buffers for 64 requests of 64 KiB, and for 17 of 256 KiB.
+/// Promise: volume-large-requests.
 #[test]
 fn large_requests_of_one_connection_are_under_way_beside_each_other() {
     let _turn = turn();
@@ -219,6 +221,7 @@ fn what_came_while_replies_waited_is_answered_when_they_have_gone() {
 
 /// Broken on purpose and seen red: buffers are not counted; a connection that finds no memory does not try again; what
 /// others do not use is not given back; a connection has nothing of its own.
+/// Promise: volume-buffer-memory.
 #[test]
 fn connections_that_never_read_take_no_more_memory_together_than_there_is_for_all() {
     const BUFFERS_BYTES: u64 = BUFFER_BYTES_MIN;
@@ -276,6 +279,7 @@ fn connections_that_never_read_take_no_more_memory_together_than_there_is_for_al
 }
 
 /// Broken on purpose and seen red: a connection is not counted.
+/// Promise: volume-buffer-memory.
 #[test]
 fn connections_are_bounded_by_memory_and_those_of_one_volume_keep_nobody_out_of_another() {
     let config = EngineConfig { buffers: BufferMemory::new(BUFFER_BYTES_MIN), ..EngineConfig::new(profile(), "noop") };

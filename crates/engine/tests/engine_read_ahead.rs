@@ -89,6 +89,7 @@ fn reads_of(served: &Served, recording: &mut Recording) -> Vec<RecordedRequest> 
 }
 
 /// Planted break that was seen red: nothing is fetched before it is asked for, and no chunk.
+/// Promise: read-ahead-large.
 #[test]
 fn small_reads_in_sequence_reach_the_device_as_few_large_ones() {
     const BLOCKS: u64 = 4096;
@@ -120,6 +121,7 @@ fn small_reads_in_sequence_reach_the_device_as_few_large_ones() {
     assert_eq!((ahead.memory_bytes, ahead.fetched_bytes), (0, ahead.used_bytes + ahead.wasted_bytes));
 }
 
+/// Promise: read-ahead-large.
 #[test]
 fn who_has_eight_under_way_in_any_order_is_read_ahead_of() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -149,6 +151,7 @@ fn who_has_eight_under_way_in_any_order_is_read_ahead_of() {
     assert!(reads.len() < 120, "{} reads instead of 2048", reads.len());
 }
 
+/// Promise: read-ahead-large.
 #[test]
 fn random_reads_cause_no_others() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -168,6 +171,7 @@ fn random_reads_cause_no_others() {
 }
 
 /// Planted break that was seen red: fetches are charged to the device's own account.
+/// Promise: read-ahead-charge.
 #[test]
 fn what_is_read_ahead_is_charged_to_who_reads() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -185,6 +189,7 @@ fn what_is_read_ahead_is_charged_to_who_reads() {
     assert_eq!(of_sessions, [BLOCK as u64, bytes - BLOCK as u64]);
 }
 
+/// Promise: read-ahead-charge.
 #[test]
 fn a_limit_holds_for_what_is_read_ahead_and_nobody_waits_for_a_session_that_ends() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -227,6 +232,7 @@ fn read_until_held(served: &Served, client: &mut Client) {
 }
 
 /// Planted break that was seen red: what is read ahead for a client that is cut off is not given up.
+/// Promise: read-ahead-charge.
 #[test]
 fn what_waits_in_the_scheduler_for_a_session_that_has_ended_never_reaches_the_device() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -244,6 +250,7 @@ fn what_waits_in_the_scheduler_for_a_session_that_has_ended_never_reaches_the_de
 }
 
 /// Planted break that was seen red: all sessions share the slots of one.
+/// Promise: read-ahead-places.
 #[test]
 fn streams_of_one_tenant_leave_those_of_another_what_was_read_for_them() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -266,6 +273,7 @@ fn streams_of_one_tenant_leave_those_of_another_what_was_read_for_them() {
 }
 
 /// Planted break that was seen red: a pool gets places as long as there are any.
+/// Promise: read-ahead-places.
 #[test]
 fn a_tenant_with_many_connections_leaves_places_to_others() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -293,6 +301,7 @@ fn a_tenant_with_many_connections_leaves_places_to_others() {
 }
 
 /// Planted break that was seen red: fetches go to the scheduler whatever waits there.
+/// Promise: read-ahead-charge.
 #[test]
 fn while_somebody_waits_for_the_device_nothing_is_read_that_nobody_asked_for() {
     // Many times as many as the disk does while the reader is served.
@@ -323,6 +332,7 @@ fn while_somebody_waits_for_the_device_nothing_is_read_that_nobody_asked_for() {
     served.engine.shutdown(PATIENCE).unwrap();
 }
 
+/// Promise: read-ahead-fails.
 #[test]
 fn what_cannot_be_read_ahead_is_read_as_far_as_it_can_be() {
     // In the middle of a chunk, whichever way chunks are cut.
@@ -347,6 +357,7 @@ fn what_cannot_be_read_ahead_is_read_as_far_as_it_can_be() {
     served.wait_until_all_have_gone();
 }
 
+/// Promise: read-ahead-fresh.
 #[test]
 fn what_another_client_wrote_is_read_and_not_what_was_read_ahead() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -371,6 +382,7 @@ fn what_another_client_wrote_is_read_and_not_what_was_read_ahead() {
 }
 
 /// Planted break that was seen red: what is written is cut off when the write is sent, and not when it is done.
+/// Promise: read-ahead-fresh.
 #[test]
 fn what_was_read_ahead_while_a_write_of_it_waited_is_not_handed_out() {
     const WRITES: u64 = 10;
@@ -419,6 +431,7 @@ fn nothing_is_read_ahead_where_it_is_of_no_use_or_in_use() {
 }
 
 /// Planted break: a cache that begins is not looked at when a fetch has ended.
+/// Promise: read-ahead-cache-begins.
 #[test]
 fn a_cache_that_comes_while_something_is_read_ahead_begins_when_that_has_ended() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

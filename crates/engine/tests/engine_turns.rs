@@ -99,6 +99,7 @@ fn most_of_a_turn(operation: Operation, length: u32, at_once: u64, requests: u64
 }
 
 /// Planted break that was seen red: a turn ends when nothing more comes of it.
+/// Promise: volume-turns.
 #[test]
 fn whoever_asks_again_when_he_was_answered_does_not_keep_the_thread() {
     let most = most_of_a_turn(Operation::Read, 64 << 10, 1, 10_000);
@@ -106,6 +107,7 @@ fn whoever_asks_again_when_he_was_answered_does_not_keep_the_thread() {
 }
 
 /// Planted break that was seen red: a turn takes whatever the scheduler lets go.
+/// Promise: volume-turns.
 #[test]
 fn whoever_gives_much_back_at_once_does_not_keep_the_thread() {
     for operation in [Operation::Trim, Operation::WriteZeroes] {
@@ -152,6 +154,7 @@ impl FrontEnd for Looking {
 }
 
 /// Planted break that was seen red: an engine that has nothing else to do does not wake up for it.
+/// Promise: volume-vanished-client.
 #[test]
 fn whoever_has_vanished_is_cut_off_though_nothing_happens() {
     let served = Served::plain(vec![memory("v", 1 << 20, 0)]);

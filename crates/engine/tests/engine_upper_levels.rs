@@ -82,6 +82,7 @@ fn whoever_caused_a_block_pays_for_it_and_not_the_mount_that_it_came_through() {
     assert_eq!((of_a.queued, of_a.in_flight, pool.queued, pool.in_flight), (0, 0, 0, 0));
 }
 
+/// Promise: volume-flush-charge.
 #[test]
 fn a_flush_is_caused_by_whoever_caused_what_it_makes_durable() {
     let served = Served::plain(vec![memory("v", 4 << 20, 0)]);
@@ -114,6 +115,7 @@ fn a_flush_is_caused_by_whoever_caused_what_it_makes_durable() {
 
 /// The volume itself has nothing of a write that its cache takes. Broken on purpose and seen red, as it was: they are not looked at, and the engine's
 /// thread ends with the first of them that is done.
+/// Promise: cache-tenant-ends.
 #[test]
 fn a_session_stays_open_while_a_cache_has_requests_of_it() {
     /// They take the emulated disk about a second, so the session is asked to close while some are under way.

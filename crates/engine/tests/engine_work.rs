@@ -85,6 +85,7 @@ impl FrontEnd for Panics {
 
 /// A service thread is at a page for it, and comes back when the engine has gone. A caller that asks anything of the
 /// engine is told that it has. Broken on purpose and seen red: what the engine has is dropped with its thread.
+/// Promise: volume-panic.
 #[test]
 fn an_engine_whose_thread_panics_frees_nothing_that_others_may_write_to() {
     let site = Site::new(16);
@@ -147,6 +148,7 @@ fn has_no_answer(client: &mut UnixStream) -> bool {
 /// that needs a service thread waits, on all volumes, and all else goes on. What is told of the thread is how long it
 /// has been at it. When the step ends all are answered. Planted breaks: what finds no room is done by the engine's
 /// thread; it is never tried again.
+/// Promise: executor-stuck.
 #[test]
 fn a_stuck_step_of_the_only_service_thread_stops_what_needs_one_and_nothing_else() {
     for requests_max in [16_384, 1] {

@@ -72,6 +72,7 @@ fn check(client: &mut Client, blocks: impl Iterator<Item = u64>) {
 /// from several connections, under both semantics.
 ///
 /// Planted break that was seen red: a write that finds no unit goes past the cache.
+/// Promise: cache-overload.
 #[test]
 fn more_is_written_than_the_slow_device_takes_and_nothing_goes_past_the_cache() {
     for semantics in [Semantics::WriteCache, Semantics::Strict] {
@@ -103,6 +104,7 @@ fn more_is_written_than_the_slow_device_takes_and_nothing_goes_past_the_cache() 
 /// there.
 ///
 /// Planted breaks that were seen red: such reads take places; they are not counted; they go past what the cache has.
+/// Promise: cache-read-past.
 #[test]
 fn what_no_cache_has_or_wants_is_read_past_it_without_a_place() {
     const READS: u64 = 10;
@@ -140,6 +142,7 @@ fn what_no_cache_has_or_wants_is_read_past_it_without_a_place() {
 ///
 /// Planted breaks that were seen red: a request that waits is forgotten when the cache goes; new ones are let in while
 /// it is emptied.
+/// Promise: cache-waiting-writes.
 #[test]
 fn writes_that_wait_outlive_another_policy_and_the_end_of_their_cache() {
     let (served, _, _directory) = slow_and_cached(None, Semantics::WriteCache);
@@ -178,6 +181,7 @@ fn writes_that_wait_outlive_another_policy_and_the_end_of_their_cache() {
 /// go on, though it is one of those that would make room.
 ///
 /// Planted break that was seen red: a flush waits until nothing is being copied.
+/// Promise: cache-stuck.
 #[test]
 fn a_stuck_copy_holds_up_its_block_and_nobody_else() {
     let (served, is_freed, _directory) = slow_and_cached(Some((Operation::Write, 5)), Semantics::WriteCache);
@@ -203,6 +207,7 @@ fn a_stuck_copy_holds_up_its_block_and_nobody_else() {
 /// wants another block, hit or miss, does not.
 ///
 /// Planted break that was seen red: a session may have all places.
+/// Promise: cache-stuck.
 #[test]
 fn a_stuck_read_holds_up_those_who_want_its_block_and_nobody_else() {
     let (served, is_freed, _directory) = slow_and_cached(Some((Operation::Read, 9000)), Semantics::WriteCache);
@@ -310,6 +315,7 @@ impl FrontEnd for Crowd {
 ///
 /// Planted break that was seen red: a line is forgotten in which a request stands. (That each event looks at all that
 /// wait makes it four times as long, and not red.)
+/// Promise: cache-line.
 #[test]
 fn a_hundred_thousand_requests_wait_in_line_and_are_all_answered() {
     /// Requests and copies that the cache has at once, and its flush.
@@ -341,6 +347,7 @@ fn a_hundred_thousand_requests_wait_in_line_and_are_all_answered() {
 /// Two sessions write more than the slow device takes. Outcome: new blocks come in as the sessions' weights say.
 ///
 /// Planted break that was seen red: a block costs all sessions the same.
+/// Promise: cache-weights.
 #[test]
 fn who_writes_more_than_the_slow_device_takes_has_his_weights_part_of_it() {
     const WRITES: u64 = 3000;
@@ -371,6 +378,7 @@ fn who_writes_more_than_the_slow_device_takes_has_his_weights_part_of_it() {
 /// not.
 ///
 /// Planted break that was seen red: copies are writes like any other.
+/// Promise: cache-compressed-copies.
 #[test]
 fn copies_of_the_syncer_are_compressed_in_the_maintenance_queue() {
     let backing = Backing::CompressedMemory { size_bytes: BLOCKS * BLOCK, level: 1 };

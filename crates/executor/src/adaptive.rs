@@ -271,6 +271,7 @@ mod tests {
     proptest! {
         /// Against the list of all runs and sums that go on step by step. Planted breaks: the sort that yields most
         /// waits low; a thread never goes on with a suspended request.
+        /// Promise: executor-adaptive-queue.
         #[test]
         fn who_yields_less_than_half_of_all_waits_low(
             micros in prop::collection::vec(1u64..2000, 9),
@@ -310,6 +311,7 @@ mod tests {
         }
     }
 
+    /// Promise: executor-adaptive-queue.
     #[test]
     fn those_that_are_alike_share_a_queue_and_what_changes_is_forgotten() {
         let mut adaptive = Adaptive::default();
@@ -331,6 +333,7 @@ mod tests {
 
     /// A read whose first run ends nothing, but leads to a short second one that does; a write that is preempted, and
     /// goes on for long.
+    /// Promise: executor-adaptive-queue.
     #[test]
     fn who_is_soon_suspended_and_soon_done_waits_high() {
         let mut adaptive = Adaptive::default();
@@ -368,6 +371,7 @@ mod tests {
     }
 
     /// Reads: a sixth of what ends in a second of writes. Planted break: the factor is 1; any slice is lent.
+    /// Promise: executor-adaptive-slice.
     #[test]
     fn the_low_queue_is_served_for_as_long_as_its_part_of_the_ends() {
         let mut adaptive = Adaptive::default();
@@ -388,6 +392,7 @@ mod tests {
 
     /// Without anything seen the slices are the paper's; after that they follow what a request takes, its runs
     /// together.
+    /// Promise: executor-adaptive-slice.
     #[test]
     fn slices_and_runs_are_as_long_as_requests_need() {
         let times = |adaptive: &Adaptive| {

@@ -101,6 +101,7 @@ mod tests {
 
     /// Table 4, row by row: new read, new write, resumed read, resumed write, preempted read, preempted write; H is
     /// high.
+    /// Promise: executor-queues.
     #[test]
     fn requests_go_where_the_papers_table_says() {
         let table = [

@@ -131,6 +131,7 @@ mod tests {
     proptest! {
         /// Against a list that is searched. Planted breaks: among those with a deadline, the latest first; a request
         /// without waits until none of them is left.
+        /// Promise: executor-queues.
         #[test]
         fn deadlines_go_first_and_everybody_else_in_order(steps in prop::collection::vec(step(), 0..600)) {
             let (mut queues, mut in_a_row) = (Queues::default(), 0);

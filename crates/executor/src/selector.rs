@@ -121,6 +121,7 @@ mod tests {
 
     proptest! {
         /// Planted break: without `overdue`.
+        /// Promise: executor-queues.
         #[test]
         fn no_queue_is_passed_over_for_longer_than_the_bound(
             weights in prop::array::uniform3(1_u32..200),

@@ -49,6 +49,7 @@ mod tests {
     use super::*;
 
     /// Planted breaks: maintenance goes on; it gives way to maintenance that waits, too; a lent slice goes on.
+    /// Promise: executor-maintenance.
     #[test]
     fn maintenance_gives_way_to_clients_and_a_lent_slice_to_the_high_queue() {
         let adaptive = Adaptive::default();

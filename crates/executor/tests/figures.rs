@@ -28,6 +28,7 @@ fn assert_waited(waited: Span, least: Span, most: Span) {
 
 /// One thread is kept; four reads come, and a write and maintenance a while later; then it is let go. Planted breaks:
 /// the longest is the last; what a request had waited is counted for another queue, or not at all.
+/// Promise: executor-figures.
 #[test]
 fn whoever_waits_is_counted_where_and_for_as_long_as_he_waits() {
     let executor = executor(1, 16);
@@ -107,6 +108,7 @@ fn what_a_client_waits_behind_maintenance_is_counted_apart() {
 /// A thread whose slices are over as soon as they begin: a checkpoint always stops, and is so counted; a request that
 /// gives way has spent its slice, too. Planted breaks: what was preempted is suspended; the time of runs is not
 /// counted.
+/// Promise: executor-figures.
 #[test]
 fn how_runs_end_is_counted_and_how_long_they_took() {
     const STOPS: u64 = 5;
@@ -156,6 +158,7 @@ fn how_runs_end_is_counted_and_how_long_they_took() {
 }
 
 /// In slices that are never over. Planted break: it counts as preempted.
+/// Promise: executor-figures.
 #[test]
 fn whoever_gives_way_before_his_slice_is_spent_is_counted_as_that() {
     const TIMES: u64 = 7;
@@ -175,6 +178,7 @@ fn whoever_gives_way_before_his_slice_is_spent_is_counted_as_that() {
 const MANY: usize = 8;
 
 /// A request, new or woken, wakes at most one of the threads if all sleep. Planted break: all that sleep are woken.
+/// Promise: executor-wakes.
 #[test]
 fn one_who_comes_wakes_one_thread_at_the_most() {
     let executor = executor(MANY, 16);
@@ -209,6 +213,7 @@ fn one_who_comes_wakes_one_thread_at_the_most() {
 
 /// No other request waits: the thread that has run it takes it again. Broken on purpose and seen red: it wakes another
 /// one each time.
+/// Promise: executor-wakes.
 #[test]
 fn one_who_gives_way_and_waits_alone_wakes_nobody() {
     let executor = executor(MANY, 16);
@@ -226,6 +231,7 @@ fn one_who_gives_way_and_waits_alone_wakes_nobody() {
 }
 
 /// Two requests give way again and again, on two threads that both sleep at first and now and then: none is forgotten.
+/// Promise: executor-wakes.
 #[test]
 fn those_who_give_way_beside_each_other_are_run_to_their_ends() {
     let executor = executor(2, 16);
@@ -249,6 +255,7 @@ fn those_who_give_way_beside_each_other_are_run_to_their_ends() {
 /// As many requests as threads come at once, and each keeps its thread: all are served at the same time. Wakes are at
 /// most one for each request and one for each thread that leaves one behind. Planted break: a thread that finds work
 /// wakes no other.
+/// Promise: executor-wakes.
 #[test]
 fn a_burst_wakes_as_many_threads_as_it_needs() {
     let executor = executor(MANY, 16);

@@ -17,6 +17,7 @@ use threads_support::{Go, Request, all_done, blocker, executor, ruled};
 ///
 /// Planted breaks: deadlines are not looked at; a request without one waits until none is left with one. Broken on
 /// purpose and seen red: where no request has a deadline the row does not end.
+/// Promise: executor-queues.
 #[test]
 fn among_writes_deadlines_go_first_and_the_rest_in_order() {
     let executor = executor(1, 64);
@@ -86,6 +87,7 @@ impl<F: Future<Output = ()>> Future for OnlyIfWoken<F> {
 /// preempted each time, once.
 ///
 /// Broken on purpose and seen red: a checkpoint does not wake the request that stops there.
+/// Promise: executor-checkpoint.
 #[test]
 fn whoever_stops_at_a_checkpoint_inside_another_future_goes_on() {
     const STOPS: u64 = 50;

@@ -43,6 +43,7 @@ impl Tokens {
 }
 
 /// Planted break: a wake while the request is suspended does not queue it.
+/// Promise: executor-ends.
 #[test]
 fn every_request_ends_however_often_and_whenever_it_is_woken() {
     const REQUESTS: usize = 400;
@@ -86,6 +87,7 @@ fn every_request_ends_however_often_and_whenever_it_is_woken() {
 }
 
 /// Planted break: a wake while the request runs is forgotten.
+/// Promise: executor-ends.
 #[test]
 fn a_request_that_is_woken_while_it_runs_is_run_again() {
     let executor = executor(1, 1);
@@ -158,6 +160,7 @@ fn a_spent_slice_lets_others_go_first() {
 }
 
 /// Outcome: what is beyond the bound is given back, nothing of what was taken is lost. Planted break: no bound.
+/// Promise: executor-ends.
 #[test]
 fn a_hundred_thousand_wait_and_one_more_is_given_back() {
     const REQUESTS: usize = 100_000;
@@ -187,6 +190,7 @@ fn a_hundred_thousand_wait_and_one_more_is_given_back() {
 
 /// Outcome: it keeps its thread, the figures say since when, all others go on. Planted break: `running_since` is not
 /// set.
+/// Promise: executor-ends.
 #[test]
 fn a_stuck_request_keeps_its_thread_and_nobody_else() {
     let executor = executor(2, 1_000);
@@ -205,6 +209,7 @@ fn a_stuck_request_keeps_its_thread_and_nobody_else() {
 }
 
 /// Outcome: it is done and counted. Planted break: the thread ends with it.
+/// Promise: executor-ends.
 #[test]
 fn a_request_that_panics_ends_alone() {
     let executor = executor(1, 8);
@@ -237,6 +242,7 @@ fn thorny() -> Request {
 
 /// Outcome: it is done and counted, the thread goes on, and its place is free. Planted breaks: it is dropped where
 /// nothing catches what it throws, when it is done, and when it is given up.
+/// Promise: executor-ends.
 #[test]
 fn a_request_that_panics_when_it_is_dropped_ends_alone() {
     let executor = executor(1, 2);
@@ -342,6 +348,7 @@ fn show_long_reads(executor: &Executor<Request>) -> Result<(), Vec<[u64; 3]>> {
 
 /// A thread of theirs ends half as many reads as it ends requests. Planted breaks: what was run is not counted; what
 /// was chosen is not shared.
+/// Promise: executor-adaptive-queue.
 #[test]
 fn adaptive_threads_learn_which_requests_take_long() {
     for threads in [1, 2] {
@@ -352,6 +359,7 @@ fn adaptive_threads_learn_which_requests_take_long() {
 
 /// Only two reads wait, low; while the first is run a write comes. The draw after that run takes the write three
 /// times of four. Planted break: the slice goes on, with the second read.
+/// Promise: executor-adaptive-slice.
 #[test]
 fn a_slice_that_was_lent_to_the_low_queue_ends_when_somebody_comes_high() {
     const ROUNDS: usize = 40;
@@ -384,6 +392,7 @@ fn a_slice_that_was_lent_to_the_low_queue_ends_when_somebody_comes_high() {
 
 /// Reads that each take many times what an unmeasured request is taken for, all waiting at once. Where only slices stop
 /// them, a thread stops one read a turn at the most. Planted break: runs are stopped with the slice alone.
+/// Promise: executor-adaptive-slice.
 #[test]
 fn adaptive_threads_stop_a_long_run_though_their_slice_goes_on() {
     // Fewer runs than it takes to learn how long these are.
@@ -407,6 +416,7 @@ fn adaptive_threads_stop_a_long_run_though_their_slice_goes_on() {
 
 /// A read comes while maintenance is run that gives way after each step, of which hundreds fit its slice. Planted
 /// break: the slice goes on.
+/// Promise: executor-maintenance, executor-maintenance-page.
 #[test]
 fn a_slice_of_maintenance_ends_when_a_client_comes() {
     let known: Arc<OnceLock<Weak<Executor<Request>>>> = Arc::default();
@@ -444,6 +454,7 @@ proptest! {
     /// Beside the threads stands the table that they are to go by: so many are where it says, and as many as came
     /// resumed are counted as that. Planted breaks: how a request came is forgotten when it is handed in; it is not
     /// counted.
+    /// Promise: encrypted-resumed.
     #[test]
     fn whoever_is_handed_in_waits_where_the_table_says_of_how_he_came(
         rule in 0..Dispatching::ALL.len(),

@@ -120,6 +120,7 @@ mod tests {
     }
 
     /// Broken on purpose and seen red: links are followed; any user's directory does; any mode does.
+    /// Promise: daemon-prepared-path.
     #[test]
     fn what_somebody_else_has_prepared_is_refused_and_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
@@ -149,6 +150,7 @@ mod tests {
     }
 
     /// Broken on purpose and seen red: any mode does; the mode is set always; any user's directory does.
+    /// Promise: daemon-prepared-path.
     #[test]
     fn a_directory_for_state_keeps_its_mode_and_is_nobody_elses() {
         let folder = tempfile::tempdir().unwrap();

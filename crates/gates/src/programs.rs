@@ -65,6 +65,7 @@ fn write(directory: &Path, (name, content): (&str, &[u8])) -> Result<PathBuf, Ga
 mod tests {
     use super::*;
 
+    /// Promise: gates-loader.
     #[test]
     fn directories_that_cannot_serve_are_refused() {
         let refusal = |directory: &str| Programs::install(Path::new(directory)).unwrap_err().to_string();

@@ -377,6 +377,7 @@ mod tests {
     }
 
     /// Broken on purpose and seen red: closed words say 1; the next agent begins to count again.
+    /// Promise: gates-account-number.
     #[test]
     fn a_closed_word_says_the_generation_of_its_account_and_no_number_comes_twice() {
         let directory = directory();
@@ -405,6 +406,7 @@ mod tests {
     }
 
     /// Broken on purpose and seen red: it is taken over.
+    /// Promise: gates-account-number.
     #[test]
     fn a_file_of_an_earlier_version_is_replaced_and_left_to_those_who_look_at_it() {
         let directory = directory();
@@ -421,6 +423,7 @@ mod tests {
 
     /// Every user may open it to read, and lock it. Broken on purpose and seen red, as it was: it is the file of the
     /// words that is locked.
+    /// Promise: gates-strangers-words.
     #[test]
     fn whoever_locks_the_words_keeps_no_agent_from_them() {
         let directory = directory();

@@ -51,6 +51,7 @@ fn restricted(rig: &Rig, how: &str, threads: usize) -> Tenant {
 ///
 /// Broken on purpose and seen red, each way by itself: a shim without `prctl`; without `syscall`; one with a `syscall`
 /// that does not know `prctl`; one that does not count its filters when it is loaded.
+/// Promise: gates-own-filter.
 #[test]
 fn a_process_that_installs_a_filter_of_its_own_lives_and_passes_its_gates() {
     let rig = Rig::new();
@@ -79,6 +80,7 @@ fn a_process_that_installs_a_filter_of_its_own_lives_and_passes_its_gates() {
 ///
 /// Broken on purpose and seen red: a filter that does not notify `seccomp`; one that does not notify `prctl`; an agent
 /// that begins no generation.
+/// Promise: gates-own-filter.
 #[test]
 fn a_process_that_installs_a_filter_past_the_c_library_lives_and_passes_its_gates() {
     if cfg!(not(target_arch = "x86_64")) {
@@ -111,6 +113,7 @@ fn a_process_that_installs_a_filter_past_the_c_library_lives_and_passes_its_gate
 }
 
 /// Broken on purpose and seen red: a shim that does not wait for its threads before all get the filter.
+/// Promise: gates-own-filter.
 #[test]
 fn threads_that_wait_live_when_another_one_installs_a_filter_for_all() {
     const THREADS: usize = 5;
@@ -136,6 +139,7 @@ fn threads_that_wait_live_when_another_one_installs_a_filter_for_all() {
 }
 
 /// They can still do what the shim does at its gate.
+/// Promise: gates-restricted.
 #[test]
 fn a_process_that_is_restricted_otherwise_is_held_as_before() {
     unless_a_lease_runs_out(|| {
@@ -171,6 +175,7 @@ fn a_process_that_is_restricted_otherwise_is_held_as_before() {
 /// on.
 ///
 /// Broken on purpose and seen red: a shim that waits at a word that says anything but 0.
+/// Promise: gates-account-number.
 #[test]
 fn who_had_the_account_before_passes_and_who_has_it_now_waits() {
     unless_a_lease_runs_out(|| {
@@ -222,6 +227,7 @@ const SANITIZERS: [(&str, &str, &[&str]); 10] = [
 ///
 /// Broken on purpose and seen red: a shim without `__asan_default_options` (the shell's), a launcher without
 /// ASAN_OPTIONS (own options).
+/// Promise: gates-sanitizers.
 #[test]
 fn programs_with_sanitizers_start_and_are_held() {
     unless_a_lease_runs_out(|| {
@@ -285,6 +291,7 @@ fn output_behind_shim(rig: &Rig, arguments: &[&str]) -> Output {
 ///
 /// Broken on purpose and seen red: a shim without `chroot`; one that forgets itself where it is still there; one
 /// without `setns`; one without `pivot_root`.
+/// Promise: gates-loader.
 #[test]
 fn the_loader_says_nothing_where_the_root_has_changed() {
     if !is_root() {

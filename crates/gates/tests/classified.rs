@@ -74,6 +74,7 @@ fn said(rig: &Rig, program: &Path, is_silent: bool) -> Vec<u8> {
 }
 
 /// Broken on purpose and seen red: the class is left among the elements; only the number of a descriptor is remembered.
+/// Promise: classes-first-byte.
 #[test]
 fn each_classified_call_says_its_class_and_moves_the_rest() {
     let rig = Rig::new();
@@ -86,6 +87,7 @@ fn each_classified_call_says_its_class_and_moves_the_rest() {
     }
 }
 
+/// Promise: classes-first-byte.
 #[test]
 fn who_is_not_heard_goes_on() {
     let rig = Rig::new();

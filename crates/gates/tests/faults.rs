@@ -78,6 +78,7 @@ fn waits_and_goes_on(gate: Gate, agent: &Agent, mut tenant: Tenant) {
 ///
 /// Broken on purpose and seen red: a keeper that does not look into the ledger (the held calls never return); a lease
 /// of 1.2 s, in the words and in the shim.
+/// Promise: gates-dead-agent.
 #[test]
 fn an_agent_that_is_killed_holds_nobody_for_a_second_and_no_call_fails() {
     const WRITERS: usize = 50;
@@ -130,6 +131,7 @@ fn a_user_without_privileges_is_gated_and_cannot_change_the_words() {
     });
 }
 
+/// Promise: gates-processes.
 #[test]
 fn the_children_of_a_gated_process_are_gated() {
     at_both_gates(|gate, rig, agent| {
@@ -137,6 +139,7 @@ fn the_children_of_a_gated_process_are_gated() {
     });
 }
 
+/// Promise: gates-processes.
 #[test]
 fn who_is_killed_while_held_is_gone_and_disturbs_nobody() {
     at_both_gates(|gate, rig, agent| {
@@ -152,6 +155,7 @@ fn who_is_killed_while_held_is_gone_and_disturbs_nobody() {
     });
 }
 
+/// Promise: gates-processes.
 #[test]
 fn who_is_stopped_while_held_goes_on_when_both_allow_it_and_disturbs_nobody() {
     at_both_gates(|gate, rig, agent| {
@@ -177,6 +181,7 @@ fn who_is_stopped_while_held_goes_on_when_both_allow_it_and_disturbs_nobody() {
     });
 }
 
+/// Promise: gates-processes.
 #[test]
 fn who_is_traced_is_gated_and_the_tracer_is_not_held_up() {
     at_both_gates(|gate, rig, agent| {
@@ -184,6 +189,7 @@ fn who_is_traced_is_gated_and_the_tracer_is_not_held_up() {
     });
 }
 
+/// Promise: gates-processes.
 #[test]
 fn who_changes_namespaces_is_gated() {
     if !is_root() {
@@ -263,6 +269,7 @@ fn who_handles_signals_while_held_waits_on() {
     });
 }
 
+/// Promise: gates-processes.
 #[test]
 fn ten_thousand_threads_wait_and_the_agent_does_not_grow_with_them() {
     const THREADS: usize = 10_000;
@@ -319,6 +326,7 @@ impl Drop for SmallMemory {
 }
 
 /// Broken on purpose: with a file of words that has holes this process dies of SIGBUS.
+/// Promise: tenants-full.
 #[test]
 fn a_run_directory_without_room_for_the_words_is_refused_and_nobody_dies() {
     if !is_root() {
@@ -334,6 +342,7 @@ fn a_run_directory_without_room_for_the_words_is_refused_and_nobody_dies() {
     assert!(left.iter().eq(["gate-words", "gate-words.lock"]), "no draft of a program: {left:?}");
 }
 
+/// Promise: gates-floods.
 #[test]
 fn a_tenant_that_floods_its_listener_does_not_stall_another() {
     let rig = Rig::new();

@@ -47,6 +47,7 @@ fn execute(rig: &Rig, script: &str) -> Child {
     command.stdout(std::process::Stdio::null()).spawn().unwrap()
 }
 
+/// Promise: gates-launch.
 #[test]
 fn exit_code_and_signals_are_the_commands_own() {
     let rig = Rig::new();

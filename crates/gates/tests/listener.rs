@@ -25,6 +25,7 @@ fn all() -> Filter {
 }
 
 /// Broken on purpose and seen red: a filter without pwrite64.
+/// Promise: gates-closed.
 #[test]
 fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
     unless_a_lease_runs_out(|| {
@@ -52,6 +53,7 @@ fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
 /// Each call does nothing else that the filter notifies, so each is held for itself.
 ///
 /// Broken on purpose and seen red: a filter without `rename`, without `syncfs`.
+/// Promise: gates-closed.
 #[test]
 fn each_call_is_held_if_its_class_is_notified_and_not_otherwise() {
     let rig = Rig::new();
@@ -85,6 +87,7 @@ fn each_call_is_held_if_its_class_is_notified_and_not_otherwise() {
     reader.goes_on();
 }
 
+/// Promise: gates-handed-over.
 #[test]
 fn the_next_agent_is_given_every_listener_under_load() {
     let rig = Rig::new();
@@ -115,6 +118,7 @@ fn the_next_agent_is_given_every_listener_under_load() {
 /// the tenant's next call, and with it every tenant that the agent hears.
 ///
 /// Broken on purpose and seen red: whatever keeper comes is taken.
+/// Promise: gates-keeper-words.
 #[test]
 fn a_keeper_that_looks_at_other_words_keeps_its_listener() {
     let rig = Rig::new();
@@ -149,6 +153,7 @@ fn a_keeper_that_looks_at_other_words_keeps_its_listener() {
     wait_until("its keeper ends with it", || keepers(&rig).len() == 1);
 }
 
+/// Promise: gates-keeper-killed.
 #[test]
 fn a_keeper_that_is_killed_is_replaced() {
     let rig = Rig::new();
@@ -172,6 +177,7 @@ fn a_keeper_that_is_killed_is_replaced() {
 }
 
 /// Broken on purpose and seen red: a keeper that is started by the thread that hears the listeners.
+/// Promise: gates-keeper-start.
 #[test]
 fn nobody_waits_for_a_keeper_that_takes_long_to_start() {
     let rig = Rig::new();
@@ -226,6 +232,7 @@ fn without_agent_and_keeper_calls_fail_with_enosys() {
 }
 
 /// Broken on purpose and seen red: a keeper that does not look at the lease.
+/// Promise: gates-dead-agent.
 #[test]
 fn an_agent_that_is_stuck_holds_nobody_and_holds_again_when_it_is_back() {
     let rig = Rig::new();
@@ -242,6 +249,7 @@ fn an_agent_that_is_stuck_holds_nobody_and_holds_again_when_it_is_back() {
     tenant.waits_in(libc::SYS_pwrite64, WRITERS);
 }
 
+/// Promise: gates-rings.
 #[test]
 fn rings_and_calls_of_another_architecture_do_not_pass_by() {
     let rig = Rig::new();

@@ -88,6 +88,7 @@ fn a_state_arrives_whole_or_in_pieces_and_is_acknowledged() {
     assert_eq!(said, "ok\n");
 }
 
+/// Promise: gates-floods.
 #[test]
 fn what_cannot_be_taken_is_refused_with_the_reason_and_disturbs_nobody() {
     let mut peer = Peer::new();
@@ -124,6 +125,7 @@ fn a_state_that_drips_is_refused() {
     assert_eq!(peer.outcome(Time::ZERO), "a state in more than 64 pieces");
 }
 
+/// Promise: gates-floods.
 #[test]
 fn who_says_nothing_is_sent_away_and_keeps_nobody_out() {
     let mut peer = Peer::new();
@@ -225,21 +227,25 @@ fn a_container_keeps_its_profile_and_is_gated(runtime: Option<Runtime>) {
     }
 }
 
+/// Promise: gates-profile.
 #[test]
 fn a_container_of_runc_keeps_its_own_profile_and_is_gated() {
     a_container_keeps_its_profile_and_is_gated(Runtime::new("runc", Cgroups::Version1));
 }
 
+/// Promise: gates-profile.
 #[test]
 fn a_container_of_crun_keeps_its_own_profile_and_is_gated() {
     a_container_keeps_its_profile_and_is_gated(Runtime::new("crun", Cgroups::None));
 }
 
+/// Promise: gates-runtimes.
 #[test]
 fn a_container_of_runc_is_gated_and_outlives_the_agent() {
     a_container_is_gated_and_outlives_the_agent(Runtime::new("runc", Cgroups::Version1));
 }
 
+/// Promise: gates-runtimes.
 #[test]
 fn a_container_of_crun_is_gated_and_outlives_the_agent() {
     a_container_is_gated_and_outlives_the_agent(Runtime::new("crun", Cgroups::None));

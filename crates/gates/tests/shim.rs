@@ -13,6 +13,7 @@ const ACCOUNT: u32 = 7;
 const WRITERS: usize = 8;
 
 /// Broken on purpose and seen red: a shim with a `pwrite` that does not ask the word.
+/// Promise: gates-closed.
 #[test]
 fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
     unless_a_lease_runs_out(|| {
@@ -38,6 +39,7 @@ fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
 ///
 /// Broken on purpose and seen red: a direct read that is its own probe; a shim without a gate at `syncfs`, at `rename`,
 /// at `unlink`.
+/// Promise: gates-closed.
 #[test]
 fn each_call_waits_at_the_word_of_its_class_and_at_no_other() {
     let rig = Rig::new();
@@ -153,6 +155,7 @@ fn strangers_take_the_places_of_those_who_are_let_in_until_more_are_let_in_than_
 }
 
 /// Broken on purpose and seen red: a shim that sleeps until it is woken.
+/// Promise: gates-strangers.
 #[test]
 fn who_is_moved_to_a_stranger_s_word_goes_on_when_his_lease_runs_out() {
     let rig = Rig::new();
@@ -192,6 +195,7 @@ fn sixty_two_accounts_wait_apart() {
     });
 }
 
+/// Promise: gates-dead-agent.
 #[test]
 fn a_lease_that_runs_out_holds_nobody_and_one_that_is_renewed_holds_again() {
     let rig = Rig::new();

@@ -130,6 +130,7 @@ fn what_one_account_had_is_anothers_once_it_is_handed_over() {
     }
 }
 
+/// Promise: gates-floods.
 #[test]
 fn what_is_no_listener_is_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -219,6 +220,7 @@ fn a_listener_is_left_to_its_keeper_for_a_moment_after_the_lease_had_run_out() {
 }
 
 /// Broken on purpose and seen red: a turn with a budget for each listener.
+/// Promise: gates-floods.
 #[test]
 fn a_turn_hears_everybody_and_no_more_than_its_budget_of_all() {
     let rig = Rig::new();
@@ -252,6 +254,7 @@ fn a_turn_hears_everybody_and_no_more_than_its_budget_of_all() {
 
 /// Broken on purpose and seen red: looks that begin with the first call each time; a listener that is left out once
 /// there are no looks left.
+/// Promise: gates-floods.
 #[test]
 fn those_who_are_killed_while_held_are_found_some_looks_at_a_time() {
     const THREADS: usize = 40;

@@ -14,12 +14,25 @@ fn run(name: &str) -> Report {
     experiment::run(&scenario, &SimHost, 1, &|| {}).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
+/// How many claims held, and how many there are, as `docs/figures/split.json` says.
+fn on_the_page(name: &str) -> (u64, u64) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures/split.json");
+    let figures: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let figure = figures.as_array().unwrap().iter().find(|figure| figure["scenario"] == name).unwrap();
+    (figure["held"].as_u64().unwrap(), figure["claims"].as_u64().unwrap())
+}
+
+/// Planted break: the page has a claim less that held, red.
+/// Promise: lab-motivation.
 #[test]
 fn fast_scenarios_hold_and_take_the_same_course_twice() {
     for name in FAST {
         let (first, second) = (run(name), run(name));
         let failed: Vec<&str> = first.failed().map(|row| row.name.as_str()).collect();
         assert!(failed.is_empty(), "{name}: {failed:?}");
+        let claims: Vec<bool> = first.rows.iter().filter_map(|row| row.holds).collect();
+        let held = claims.iter().filter(|holds| **holds).count();
+        assert_eq!((held as u64, claims.len() as u64), on_the_page(name), "{name}: docs/figures");
         let text = |report: &Report| serde_json::to_string(report).unwrap();
         assert_eq!(text(&first), text(&second), "{name}");
         assert!(!first.hashes.is_empty(), "{name} has a number for its course");
@@ -39,6 +52,7 @@ fn run_made_with(name: &str, settings: &[Setting], seeds: u32) -> Report {
 }
 
 /// `cfq`, which knows no limits, is the planted break: beside it both claims fail.
+/// Promise: split-isolation.
 #[test]
 fn a_limited_tenant_leaves_another_the_rest_of_the_disk_whatever_it_does() {
     for (scheduler, failing) in [("split_token", 0), ("cfq", 2)] {
@@ -62,6 +76,7 @@ fn one_lock_for_all_is_slow_on_several_nodes() {
 }
 
 /// A scheme that says nothing of files is the planted break: then the paper's policy is LRU, and what it gains is gone.
+/// Promise: cache-credit-paper, cache-selective-paper, cache-unused-class.
 #[test]
 fn metadata_and_small_files_stay_in_a_cache_if_their_classes_say_so() {
     let failing = |settings: &[&str]| {
@@ -92,6 +107,7 @@ fn a_storage_server_does_what_it_can_and_longer_slices_do_more() {
 /// The executor's rules near the peak, with three seeds. Planted breaks, which the scenario can do itself: SORD sends
 /// new reads to the high queue (`np-to-hq`), slices by depth are those by weight, all queues weigh the same, and
 /// adaptive is a policy that loses. Each fails the claims of its rule.
+/// Promise: executor-combo.
 #[test]
 fn each_rule_of_combo_gains_near_the_peak_and_adaptive_is_not_behind() {
     const OF_COMBO: [&str; 4] = ["combo", "no-sord", "no-qats", "weights-alike"];

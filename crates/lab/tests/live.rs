@@ -100,6 +100,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
     }
 }
 
+/// Promise: lab-live-leftovers.
 #[test]
 fn it_measures_real_calls_and_puts_everything_back() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,6 +159,7 @@ fn it_measures_real_calls_and_puts_everything_back() {
 }
 
 /// Red if the file keeps its name, and if the model is used instead.
+/// Promise: lab-own-disk.
 #[test]
 fn tenants_use_this_machines_own_disk_and_nothing_is_left_of_it() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -336,6 +338,7 @@ fn members() -> Vec<u32> {
 }
 
 /// Red without the recovery of queue settings (the loop device keeps bfq), and without that of groups (they stay).
+/// Promise: lab-live-leftovers.
 #[test]
 fn a_killed_host_takes_its_processes_along_and_the_next_start_puts_everything_back() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);

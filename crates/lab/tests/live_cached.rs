@@ -58,6 +58,7 @@ fn memory_groups() -> usize {
 
 /// Red without tags (no block has a class), if every unit counts as one that reads, if utilities find what is in memory
 /// (they read nothing), if the run does not end with its processes (two minutes), and without the recovery of groups.
+/// Promise: lab-live-cache.
 #[test]
 fn what_a_cache_counts_is_by_the_classes_of_ext4_and_nothing_is_left() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -52,6 +52,7 @@ fn of(figures: &CacheFigures, class: usize) -> (u64, u64) {
 }
 
 /// Broken on purpose and seen red: no class is said, so tables and indexes are as ext4 says.
+/// Promise: lab-live-database.
 #[test]
 fn a_servers_files_have_its_classes_and_nothing_is_left() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,6 +84,7 @@ fn a_servers_files_have_its_classes_and_nothing_is_left() {
 }
 
 /// Broken on purpose and seen red: a server in the host's own namespace.
+/// Promise: lab-live-database.
 #[test]
 fn who_is_interrupted_leaves_no_server() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);

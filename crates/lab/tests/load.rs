@@ -72,6 +72,7 @@ fn writable() -> ExportInfo {
 
 const NEVER: (u64, rustix::time::Timespec) = (u64::MAX, rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 });
 
+/// Promise: lab-load-stops.
 #[test]
 fn a_server_that_stops_for_a_moment_shows_in_the_percentiles() {
     let folder = tempfile::tempdir().unwrap();
@@ -124,6 +125,7 @@ fn file(folder: &Path) -> std::path::PathBuf {
     path
 }
 
+/// Promise: lab-load-writes.
 #[test]
 fn a_file_is_read_and_only_written_where_that_was_allowed() {
     let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();

@@ -21,6 +21,7 @@ fn parse(schedulers: &str) -> Scenario {
 
 const REASON: &str = "the kernel's bfq is on the live host only";
 
+/// Promise: lab-not-run.
 #[test]
 fn the_rest_is_measured() {
     let scenario = parse("ours = { machine.scheduler = \"cfq\" }\nkernels = { machine.kernel_scheduler = \"bfq\" }");

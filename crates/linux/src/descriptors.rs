@@ -42,6 +42,7 @@ mod tests {
     }
 
     /// Before it is accepted and afterwards. Planted break: the option is not set.
+    /// Promise: volume-descriptors.
     #[test]
     fn a_client_cannot_send_a_descriptor_and_can_send_bytes() {
         let directory = tempfile::tempdir().unwrap();

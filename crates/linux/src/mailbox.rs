@@ -124,6 +124,7 @@ mod tests {
 
     /// A thread is putting one in, and stays there. Broken on purpose and seen red: the receiver waits for the lock (a
     /// test that hangs).
+    /// Promise: volume-no-spinning.
     #[test]
     fn a_receiver_waits_for_no_sender_and_is_told_once_more() {
         let (sender, receiver) = mailbox().unwrap();
@@ -141,6 +142,7 @@ mod tests {
     }
 
     /// Broken on purpose and seen red: a receiver that has ended leaves the list as it is.
+    /// Promise: volume-panic.
     #[test]
     fn a_receiver_that_has_ended_refuses_and_drops_what_it_has_not_taken() {
         let (sender, receiver) = mailbox().unwrap();

@@ -96,6 +96,7 @@ mod tests {
     use super::*;
 
     /// Planted break that was seen red: every line is shown.
+    /// Promise: daemon-peer-log.
     #[test]
     fn a_window_shows_some_lines_and_the_next_one_how_many_it_did_not() {
         let (mut budget, start) = (Budget::NEW, Duration::from_secs(7));

@@ -31,6 +31,7 @@ fn the_corpus_is_what_its_names_say() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
+    /// Promise: iscsi-group-number.
     #[test]
     fn no_mutation_of_the_corpus_breaks_a_promise(input: Index, mutations in mutations()) {
         for (target, entry) in TARGETS {
@@ -38,6 +39,7 @@ proptest! {
         }
     }
 
+    /// Promise: iscsi-hostile-bytes.
     #[test]
     fn no_command_whatever_its_bytes_leaves_the_volume(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         iscsi::cdbs(&bytes);

@@ -123,6 +123,7 @@ fn what_a_client_sends_ahead_is_left_for_transmission() {
     assert_eq!(converse(&ahead).2, 4);
 }
 
+/// Promise: nbd-any-bytes.
 #[test]
 fn an_export_name_is_answered_without_a_header() {
     let name = option_with(number::EXPORT_NAME, b"disk");

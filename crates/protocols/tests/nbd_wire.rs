@@ -83,6 +83,7 @@ fn what_is_not_a_request_closes_the_connection() {
     assert_eq!(Request::decode(&read.encode()), Ok(read), "only a payload is too long");
 }
 
+/// Promise: nbd-long-zeroes.
 #[test]
 fn every_refusal_has_its_error() {
     use Command::*;

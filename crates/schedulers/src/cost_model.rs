@@ -450,6 +450,7 @@ mod tests {
         assert!((from..=to).contains(&ratio), "{what}: takes {ratio:.2} of what it is charged");
     }
 
+    /// Promise: split-costs.
     #[test]
     fn known_disks_take_what_is_charged() {
         let sequence: Vec<u64> = (0..2000).map(|n| n * MIB / 4).collect();

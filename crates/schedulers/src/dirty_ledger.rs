@@ -299,6 +299,7 @@ mod tests {
 
     proptest! {
         /// Requests of one page each, so that their causes are the page's.
+        /// Promise: split-dirty-ledger.
         #[test]
         fn keeps_the_books_of_each_page(steps in proptest::collection::vec(step(), 0..80)) {
             let (mut ledger, mut pages) = (DirtyLedger::default(), Pages::default());

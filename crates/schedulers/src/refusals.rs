@@ -91,6 +91,7 @@ mod tests {
         Allocation { limit: Some(Rate::BytesPerSecond(5e6)), ..Allocation::default() }
     }
 
+    /// Promise: schedulers-refused-promise.
     #[test]
     fn defaults_promise_nothing_and_are_never_refused() {
         for entry in registry() {
@@ -102,6 +103,7 @@ mod tests {
     }
 
     /// Planted break: a promise of one target counts for every target.
+    /// Promise: schedulers-refused-promise.
     #[test]
     fn what_is_not_kept_is_refused_in_a_line_that_names_those_who_keep_it() {
         let told = |name: &str, account, allocation| -> Vec<String> {
@@ -155,6 +157,7 @@ mod tests {
     }
 
     /// Until reads and writes of other levels inherit (issue 45). Planted break: the registry refuses no target.
+    /// Promise: zygaria-no-tenants.
     #[test]
     fn zygaria_takes_no_tenants_and_says_who_does() {
         for target in [Target::Tenants, Target::Observed] {

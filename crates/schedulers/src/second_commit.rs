@@ -213,6 +213,7 @@ mod tests {
         commits.completed(RequestId(2), true);
     }
 
+    /// Promise: afq-fsync-cost.
     #[test]
     fn every_other_batch_is_committed_before_it_goes() {
         let mut commits = SecondCommit::new(true);
@@ -267,6 +268,7 @@ mod tests {
         assert_eq!(batches, Some(3), "what failed long ago is forgotten");
     }
 
+    /// Promise: afq-commit-wish.
     #[test]
     fn a_wish_that_is_not_granted_holds_nobody_for_long() {
         let mut commits = SecondCommit::new(true);

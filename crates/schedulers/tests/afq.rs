@@ -12,6 +12,7 @@ fn config(seed: u64) -> MachineConfig {
 }
 
 /// The scenarios claim 10, 10 and 3 per cent; here there is less time, so that chance weighs more.
+/// Promise: afq-shares.
 #[test]
 fn readers_have_their_shares() {
     let tenants = levels(Load::Read(128 << 10), 1);
@@ -19,6 +20,7 @@ fn readers_have_their_shares() {
     assert!(deviation(&done, &tenants) <= 0.10, "{done:?}");
 }
 
+/// Promise: afq-shares.
 #[test]
 fn buffered_writers_have_their_shares() {
     let tenants = levels(Load::Append(1 << 20), 1);
@@ -28,6 +30,7 @@ fn buffered_writers_have_their_shares() {
     assert!(deviation(&alike, &tenants) >= 0.7, "a block scheduler does not know them: {alike:?}");
 }
 
+/// Promise: afq-shares.
 #[test]
 fn fsyncs_have_their_shares() {
     for threads in [2, 5] {
@@ -39,6 +42,7 @@ fn fsyncs_have_their_shares() {
 
 /// A thread joins a commit once, so while priority 0 has its share with two threads, a commit has nine calls of
 /// sixteen. With one commit for each way to the journal that would be 0.81 of all.
+/// Promise: afq-fsync-cost.
 #[test]
 fn fsyncs_lose_little_to_shares() {
     let tenants = levels(Load::WriteAndSync, 2);
@@ -47,6 +51,7 @@ fn fsyncs_lose_little_to_shares() {
 }
 
 /// The low one has all the memory that may be dirty when the high one comes.
+/// Promise: afq-full-memory.
 #[test]
 fn who_filled_the_memory_does_not_hold_up_a_higher_priority() {
     let tenant = |level, start| {

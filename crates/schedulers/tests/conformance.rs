@@ -204,6 +204,7 @@ impl Host {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
+    /// Promise: schedulers-no-loss.
     #[test]
     fn no_request_is_lost_or_doubled_and_the_same_events_give_the_same_decisions(
         allocations in proptest::collection::vec(allocation(), SESSIONS),
@@ -225,6 +226,7 @@ proptest! {
         }
     }
 
+    /// Promise: schedulers-work-conserving.
     #[test]
     fn the_device_is_kept_busy_while_someone_waits(
         events in proptest::collection::vec(event(), 0..150),
@@ -248,6 +250,7 @@ proptest! {
         }
     }
 
+    /// Promise: schedulers-no-starvation.
     #[test]
     fn a_request_is_served_however_the_others_behave(
         greedy in proptest::collection::vec((operation(), 0u64..2000, 0u32..40, any::<bool>()), SESSIONS),

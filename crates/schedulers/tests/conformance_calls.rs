@@ -229,6 +229,7 @@ impl Host {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
+    /// Promise: schedulers-calls.
     #[test]
     fn a_held_call_goes_on_once_and_in_bounded_time(
         pool_limit in proptest::option::of(LIMIT_RUNS_PER_SECOND_MIN..200.0),

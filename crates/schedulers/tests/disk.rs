@@ -46,6 +46,7 @@ fn reserve(percent: f64) -> Allocation {
     Allocation { reserve: Rate::DevicePercent(percent), ..Allocation::default() }
 }
 
+/// Promise: zygaria-disk-reserve.
 #[test]
 fn a_reserve_of_30_percent_holds_in_every_second_against_four_greedy_tenants() {
     for seed in 1..=10 {
@@ -68,6 +69,7 @@ fn without_a_scheduler_the_same_tenant_gets_its_share_of_the_queue_only() {
     assert!(rate < 0.25 * profile.worst_case_runs_per_second, "{rate}");
 }
 
+/// Promise: zygaria-disk-limit.
 #[test]
 fn a_limit_of_40_percent_holds_in_every_second() {
     for seed in 1..=10 {
@@ -82,6 +84,7 @@ fn a_limit_of_40_percent_holds_in_every_second() {
     }
 }
 
+/// Promise: zygaria-alone.
 #[test]
 fn one_tenant_alone_uses_the_device_as_noop_does() {
     for depth in [1, 4, 10, 32] {
@@ -92,6 +95,7 @@ fn one_tenant_alone_uses_the_device_as_noop_does() {
 }
 
 /// Streams that are mixed a run at a time make the head move for each.
+/// Promise: zygaria-streams.
 #[test]
 fn streams_have_as_much_together_as_without_a_scheduler() {
     let bytes = |scheduler: &str| {
@@ -119,6 +123,7 @@ fn streams_have_as_much_together_as_without_a_scheduler() {
 }
 
 /// A drive serves what is near, so a stream of large requests keeps it from a small one elsewhere.
+/// Promise: zygaria-drive-queue.
 #[test]
 fn a_small_tenant_is_not_starved_by_the_drives_own_queue() {
     let served_small = |scheduler: &str| {

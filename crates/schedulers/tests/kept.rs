@@ -99,6 +99,7 @@ fn keeps(entry: &Entry, promise: Promise) -> Result<(), String> {
 }
 
 /// Planted break: `noop` says that it keeps each of them.
+/// Promise: schedulers-registry-kept.
 #[test]
 fn what_the_registry_says_is_kept_on_volumes_is_kept() {
     let mut checked = 0;
@@ -112,6 +113,7 @@ fn what_the_registry_says_is_kept_on_volumes_is_kept() {
 }
 
 /// The checks can fail: a scheduler that promises nothing keeps nothing.
+/// Promise: schedulers-registry-kept.
 #[test]
 fn a_scheduler_that_keeps_no_promise_fails_each_check() {
     let noop = registry().iter().find(|entry| entry.keeps.is_empty()).unwrap();

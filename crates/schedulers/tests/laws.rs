@@ -96,6 +96,7 @@ fn most_in_any(served: &[Served], tenant: usize, window: Span) -> usize {
 
 /// A bucket that is charged when a request comes, and not when it goes, runs into a debt that grows without end: 11 a
 /// second against 10, and soon nothing is served.
+/// Promise: schedulers-no-charge-waiting.
 #[test]
 fn what_waits_is_not_charged() {
     for entry in keepers(Promise::Limit) {
@@ -126,6 +127,7 @@ fn over_committed(entry: &Entry, depths: [u32; 3]) -> ([f64; 3], Span) {
 
 /// A scheduler that gives a request its deadline when it comes, at the earliest now, serves in the order of arrival
 /// once all deadlines have passed: by queue depth. Reserves shrink alike; the rest, by weight, is the third one's.
+/// Promise: schedulers-over-commitment.
 #[test]
 fn over_commitment_does_not_go_by_depth() {
     for entry in keepers(Promise::Reserve) {
@@ -155,6 +157,7 @@ fn shares_go_by_weight_whatever_the_depths() {
 }
 
 /// A limit's bucket that fills up while its tenant is idle allows a burst; also where the tenant has asked before.
+/// Promise: schedulers-return.
 #[test]
 fn a_limit_holds_from_the_first_second_after_idling() {
     for entry in keepers(Promise::Limit) {
@@ -172,6 +175,7 @@ fn a_limit_holds_from_the_first_second_after_idling() {
 }
 
 /// A share that is made up for after a sleep lets a tenant that returns push all others aside for as long.
+/// Promise: schedulers-return.
 #[test]
 fn a_tenant_that_returns_is_level_with_the_others_after_three_seconds() {
     for entry in keepers(Promise::Weight) {
@@ -201,6 +205,7 @@ fn a_reserve_earns_nothing_while_nobody_asks() {
     }
 }
 
+/// Promise: schedulers-no-gain.
 #[test]
 fn nobody_gains_by_queueing_deeper() {
     for entry in keepers(Promise::Weight) {
@@ -216,6 +221,7 @@ fn nobody_gains_by_queueing_deeper() {
     }
 }
 
+/// Promise: schedulers-no-gain.
 #[test]
 fn nobody_gains_by_opening_more_sessions_in_its_pool() {
     let crowd = || (0..50).map(|_| (Allocation::default(), greedy(16))).collect::<Vec<_>>();
@@ -238,6 +244,7 @@ fn nobody_gains_by_opening_more_sessions_in_its_pool() {
 }
 
 /// Where each request costs a movement, small ones must not count less; where bytes cost, requests in pieces must not.
+/// Promise: schedulers-no-gain.
 #[test]
 fn nobody_gains_by_splitting_its_requests() {
     let of = |length, places, depth| Workload { length, places, ..greedy(depth) };
@@ -261,6 +268,7 @@ fn nobody_gains_by_splitting_its_requests() {
     }
 }
 
+/// Promise: schedulers-no-gain.
 #[test]
 fn nobody_gains_by_mixing_reads_and_writes() {
     let mix = |read_percent, depth| Workload { read_percent, ..greedy(depth) };

@@ -36,6 +36,7 @@ const SESSIONS_PER_POOL: u32 = 100;
 const SESSION_BYTES_MAX: usize = 256;
 
 /// Pools and what belongs to them count as their sessions'. Planted break that was seen red: vectors that double.
+/// Promise: schedulers-idle-memory.
 #[test]
 fn an_idle_session_takes_256_bytes_at_the_most() {
     let device = plimsoll_devices::build("nvme", 1).unwrap().profile().clone();

@@ -41,6 +41,7 @@ proptest! {
 
     /// 99 % over any five seconds and 95 % over any second, less the one request that a window can cut off, up to a
     /// device that is promised away whole.
+    /// Promise: schedulers-reserve.
     #[test]
     fn every_reserve_is_kept(
         parts in proptest::collection::vec((1u32..100, 4u32..64), 2..7),
@@ -73,6 +74,7 @@ proptest! {
 
     /// No session and no pool exceeds its limit by more than 2 % in any second, less the one request that a window can
     /// add; and the others get the service that a limit leaves over.
+    /// Promise: schedulers-limit.
     #[test]
     fn every_limit_is_kept(session_limit in 3.0f64..60.0, pool_limit in 3.0f64..60.0, depth in 1u32..64) {
         for entry in keepers(Promise::Limit) {
@@ -120,6 +122,7 @@ fn what_is_left_goes_to_the_lowest_until_all_stand_level() {
     assert!((rate(1) - rate(2)).abs() < 0.8, "sessions level whatever their depth: {}, {}", rate(1), rate(2));
 }
 
+/// Promise: schedulers-weight.
 #[test]
 fn weights_divide_what_nobody_reserved_whatever_the_depth() {
     let weight = |weight| Allocation { weight, ..Allocation::default() };
@@ -131,6 +134,7 @@ fn weights_divide_what_nobody_reserved_whatever_the_depth() {
     }
 }
 
+/// Promise: accounts-alarm, schedulers-shrink-alike.
 #[test]
 fn promises_beyond_the_device_shrink_alike() {
     // With a limit or without: a limit that does not bind must not cost its owner a place among the late.
@@ -182,6 +186,7 @@ fn a_pool_held_by_its_own_limit_does_not_weaken_the_others() {
     assert_eq!(host.scheduler().overload(), Span::ZERO);
 }
 
+/// Promise: schedulers-no-burst.
 #[test]
 fn an_idle_hour_earns_no_burst() {
     let device = metronome();

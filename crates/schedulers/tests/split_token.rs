@@ -242,6 +242,7 @@ fn a_stream_goes_on_with_one_request_after_others_were_served() {
     assert_eq!(bench.scheduler.next(Time::ZERO), Dispatch::Now(third));
 }
 
+/// Promise: split-levels.
 #[test]
 fn only_calls_that_modify_wait_and_go_on_when_the_balance_is_zero() {
     use CallDecision::{Admit, Hold};
@@ -271,6 +272,7 @@ fn only_calls_that_modify_wait_and_go_on_when_the_balance_is_zero() {
     assert_eq!(bench.released(wake_at.unwrap()), ((10..19).collect(), None), "all, in order");
 }
 
+/// Promise: split-levels.
 #[test]
 fn only_reads_wait_at_the_block_level() {
     let mut bench = Bench::new(None, &[Some(LIMIT), None]);
@@ -307,6 +309,7 @@ fn reads_that_wait_go_one_by_one() {
     assert_eq!(bench.scheduler.next(at(60.0)), Dispatch::Nothing, "all are gone");
 }
 
+/// Promise: split-wait.
 #[test]
 fn nobody_passes_who_waits() {
     use CallDecision::{Admit, Hold};
@@ -395,6 +398,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// Whatever is dirtied, shared, deleted and written in whatever order: when nothing is dirty any more, all guesses
     /// have come back, and together the accounts were charged what the disk's model says, no more and no less.
+    /// Promise: split-guesses.
     #[test]
     fn guesses_come_back_and_the_disks_model_is_what_is_paid(steps in proptest::collection::vec(step(), 1..80)) {
         let mut bench = Bench::new(None, &[Some(LIMIT); 3]);

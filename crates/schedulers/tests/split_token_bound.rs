@@ -196,6 +196,7 @@ proptest! {
     /// The bound of `docs/schedulers/split_token.md`: what can be owed (each page dirty, and for each thread a call or
     /// a read beyond its limit), at the least of the limits, and one read after the other. And however greedy they are,
     /// what they use stays within the pool's limit, but for what may be owed.
+    /// Promise: split-wait.
     #[test]
     fn nobody_waits_longer_than_the_debt_takes_at_the_limit(
         asks in proptest::collection::vec(proptest::collection::vec(ask(), 1..6), THREADS),

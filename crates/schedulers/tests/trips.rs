@@ -124,6 +124,7 @@ fn stream_rate(drive: &str, limit: Option<f64>, distance: u64) -> f64 {
     (pieces - pieces_left) as f64 * f64::from(PIECE_BYTES) / DURATION.as_secs_f64()
 }
 
+/// Promise: split-durable-writes.
 #[test]
 fn a_stream_loses_about_the_limit() {
     for drive in ["hdd.wd-aakx", "hdd.deskstar-120", "hdd.15k-sas"] {

@@ -63,6 +63,7 @@ fn ratio_error(rates: &[f64], weights: &[u32]) -> f64 {
     lines.iter().copied().fold(0.0, f64::max) / lines.iter().copied().fold(f64::MAX, f64::min) - 1.0
 }
 
+/// Promise: wdt-ratios.
 #[test]
 fn shares_are_as_weights_and_the_drive_is_used() {
     for weights in [[400, 200, 100, 40], [100, 100, 100, 100], [40, 100, 200, 400]] {
@@ -84,6 +85,7 @@ fn shares_are_as_weights_and_the_drive_is_used() {
 
 /// Was seen red where tenants with credits are served in turn whatever they weigh: then the lightest uses its up as a
 /// window begins.
+/// Promise: wdt-window.
 #[test]
 fn a_window_is_used_up_side_by_side() {
     let served = run("wdt", &[tenant(400, 100), tenant(40, 100)], 4.0);
@@ -95,6 +97,7 @@ fn a_window_is_used_up_side_by_side() {
     }
 }
 
+/// Promise: wdt-unused-share.
 #[test]
 fn what_the_heaviest_does_not_want_goes_to_the_others_by_weight() {
     let mut tenants = vec![tenant(400, 100), tenant(200, 100), tenant(100, 100)];
@@ -123,6 +126,7 @@ fn containers_come_and_go_and_the_heaviest_changes() {
     }
 }
 
+/// Promise: wdt-unused-share.
 #[test]
 fn a_burst_after_idling_is_a_budget_more() {
     let mut tenants = vec![tenant(100, 100), tenant(100, 100)];

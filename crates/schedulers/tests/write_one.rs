@@ -27,6 +27,7 @@ fn put(file: &Path, line: &str, before: &str) {
     fs::write(file, format!("{}{line}\n{}", &text[..at], &text[at..])).unwrap();
 }
 
+/// Promise: project-scheduler-steps.
 #[test]
 fn the_steps_of_the_page_make_a_scheduler_that_builds() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();

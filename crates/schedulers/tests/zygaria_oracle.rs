@@ -190,6 +190,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
+    /// Promise: zygaria-paper.
     #[test]
     fn decides_as_the_paper_does(allocations in allocations(), steps in proptest::collection::vec(step(), 0..300)) {
         let (tree, sessions) = accounts(&allocations);

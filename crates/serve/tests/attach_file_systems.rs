@@ -120,6 +120,7 @@ fn ext4_lives_on_a_volume_in_memory() {
     }
 }
 
+/// Promise: mount-file-systems.
 #[test]
 fn ext4_lives_on_a_volume_in_a_file() {
     if can_attach(PROGRAMS) {
@@ -134,6 +135,7 @@ fn xfs_lives_on_a_volume_in_memory() {
     }
 }
 
+/// Promise: mount-file-systems.
 #[test]
 fn xfs_lives_on_a_volume_in_a_file() {
     if can_attach(PROGRAMS) {

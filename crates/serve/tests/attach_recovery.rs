@@ -181,6 +181,7 @@ fn a_killed_server_is_succeeded(kind: FileSystemKind) {
     assert_eq!(leftovers(&directory), [""; 0]);
 }
 
+/// Promise: mount-kill.
 #[test]
 fn a_killed_server_of_ext4_is_succeeded() {
     if can_attach(PROGRAMS) {
@@ -188,6 +189,7 @@ fn a_killed_server_of_ext4_is_succeeded() {
     }
 }
 
+/// Promise: mount-kill.
 #[test]
 fn a_killed_server_of_xfs_is_succeeded() {
     if can_attach(PROGRAMS) {
@@ -264,6 +266,7 @@ impl Drop for Mounted {
 }
 
 /// The notes name things that another program has by now: a loop device of that number, mounts at those places.
+/// Promise: mount-others.
 #[test]
 fn what_somebody_else_made_is_left_alone() {
     if !can_attach(PROGRAMS) {

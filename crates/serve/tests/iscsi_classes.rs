@@ -97,6 +97,7 @@ fn kept(policy: &str) -> (u64, u32) {
     (after.read_hits, before.units)
 }
 
+/// Promise: classes-group-number.
 #[test]
 fn a_group_number_is_the_class_that_the_cache_keeps_by() {
     // By priority all of what is important stays, whatever comes after it; by time nothing would.
@@ -105,6 +106,7 @@ fn a_group_number_is_the_class_that_the_cache_keeps_by() {
     assert_eq!(kept("lru"), (0, 0));
 }
 
+/// Promise: classes-group-number.
 #[test]
 fn a_block_is_of_the_class_that_it_was_called_last() {
     let directory = tempfile::tempdir().unwrap();
@@ -183,6 +185,7 @@ fn told() -> Vec<Told> {
 
 /// Each with a group of its own. Planted break that was seen red: the group of a command of 12 bytes is read from byte
 /// 6.
+/// Promise: iscsi-group-number.
 #[test]
 fn a_group_number_is_the_class_of_all_that_its_command_does() {
     let portal = Portal::new(profile(), vec![(memory(VOLUME, VOLUME_BYTES, 0), None)]);
@@ -208,6 +211,7 @@ fn a_group_number_is_the_class_of_all_that_its_command_does() {
 }
 
 /// Of the longer commands, too. Reads and writes in turns, so that each has found what the one before left.
+/// Promise: classes-group-number.
 #[test]
 fn a_cache_keeps_a_block_by_the_group_of_a_longer_command() {
     let directory = tempfile::tempdir().unwrap();

@@ -114,6 +114,7 @@ fn conforms(portal: &Portal, volume: &str) {
     assert!(count >= PASSING_MIN, "{volume}: {count} tests pass, {PASSING_MIN} did");
 }
 
+/// Promise: iscsi-libiscsi.
 #[test]
 fn libiscsis_suite_passes() {
     if !is_installed("iscsi-test-cu") {
@@ -143,6 +144,7 @@ fn libiscsis_suite_passes() {
     assert!(hits(|class| class.read_hits) > 0 && hits(|class| class.write_hits) > 0, "the cache was of no use");
 }
 
+/// Promise: iscsi-libiscsi.
 #[test]
 fn a_read_only_volume_refuses_what_the_suite_writes() {
     if !is_installed("iscsi-test-cu") {
@@ -159,6 +161,7 @@ fn a_read_only_volume_refuses_what_the_suite_writes() {
     assert_eq!(verdict, Some(Verdict::Passed), "{output:?}");
 }
 
+/// Promise: iscsi-qemu.
 #[test]
 fn qemu_reads_back_what_it_wrote_zeroed_and_discarded() {
     let directory = TempDir::new().unwrap();
@@ -194,6 +197,7 @@ fn qemu_reads_back_what_it_wrote_zeroed_and_discarded() {
     }
 }
 
+/// Promise: iscsi-qemu.
 #[test]
 fn qemu_img_converts_an_image_there_and_back() {
     let portal = Portal::new(profile(), vec![(memory("memory", 24 * MIB, 0), None)]);
@@ -213,6 +217,7 @@ fn qemu_img_converts_an_image_there_and_back() {
     assert!(std::fs::read(back).unwrap() == content, "what came back is not what was sent");
 }
 
+/// Promise: iscsi-secret.
 #[test]
 fn only_who_knows_the_secret_gets_in_and_everybody_sees_names() {
     if !is_installed("iscsi-inq") || !is_installed("iscsi-ls") {
@@ -232,6 +237,7 @@ fn only_who_knows_the_secret_gets_in_and_everybody_sees_names() {
 }
 
 /// Planted break that was seen red: the target answers with the initiator's secret.
+/// Promise: iscsi-own-secret.
 #[test]
 fn an_initiator_goes_away_from_a_target_that_does_not_know_its_own_secret() {
     if !is_installed("iscsi-inq") {

@@ -28,6 +28,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     matches!(stream.read(&mut [0; 512]), Ok(0) | Err(_))
 }
 
+/// Promise: iscsi-group-number.
 #[test]
 fn the_group_number_is_the_class_of_a_request() {
     let portal = portal();
@@ -49,6 +50,7 @@ fn the_group_number_is_the_class_of_a_request() {
 
 /// What an initiator sent is compared with what is read back, or written many times: it stays as it is. Planted break:
 /// it is encrypted where it lies.
+/// Promise: encrypted-client-buffer.
 #[test]
 fn what_an_initiator_sent_to_an_encrypted_volume_is_still_what_it_was_when_it_is_used_again() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -85,6 +87,7 @@ fn digests_protect_both_ways_and_a_wrong_one_ends_the_session() {
     assert!(is_closed(&mut initiator.stream));
 }
 
+/// Promise: iscsi-hostile-bytes.
 #[test]
 fn hostile_bytes_close_their_own_session_and_no_other() {
     let portal = portal();
@@ -198,6 +201,7 @@ fn an_initiator_may_have_room_for_as_much_as_it_can_say() {
 }
 
 /// Planted break that was seen red: a turn of the engine ends when nothing more comes of it.
+/// Promise: volume-turns.
 #[test]
 fn a_verification_of_a_whole_volume_holds_up_nobody_and_can_be_aborted() {
     // What was never written takes no memory, and is verified in some ten seconds.
@@ -227,6 +231,7 @@ fn a_verification_of_a_whole_volume_holds_up_nobody_and_can_be_aborted() {
 }
 
 /// Broken on purpose and seen red: answers are sent together whatever their buffers are.
+/// Promise: iscsi-window.
 #[test]
 fn who_asks_for_more_as_soon_as_an_answer_has_come_finds_room_for_it() {
     const READ_BYTES: u32 = 1 << 20;

@@ -95,18 +95,21 @@ fn copy_sparse(bytes: u64) {
 
 /// nbdcopy zeroes a hole with requests that are as long as it. Planted break that was seen red: zeroes are bounded as
 /// payloads are.
+/// Promise: nbd-long-zeroes.
 #[test]
 fn nbdcopy_copies_a_sparse_image_of_an_odd_size() {
     copy_sparse(ODD_BYTES);
 }
 
 /// The same.
+/// Promise: nbd-long-zeroes.
 #[test]
 fn nbdcopy_copies_a_sparse_image_of_a_gibibyte() {
     copy_sparse(LARGE_BYTES);
 }
 
 /// Through nbdkit, which is the client here and zeroes by what we say that we can; and by QEMU through it.
+/// Promise: nbd-nbdkit-qemu.
 #[test]
 fn nbdkit_passes_a_sparse_image_on_to_volumes_of_every_kind() {
     if !is_installed("nbdkit") || !is_installed("nbdcopy") || !is_installed("qemu-img") || !is_installed("qemu-io") {
@@ -135,6 +138,7 @@ fn nbdkit_passes_a_sparse_image_on_to_volumes_of_every_kind() {
     }
 }
 
+/// Promise: nbd-nbdkit-qemu.
 #[test]
 fn qemu_img_maps_a_volume_and_converts_it_to_a_sparse_image() {
     if !is_installed("qemu-img") {

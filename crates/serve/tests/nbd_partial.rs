@@ -86,6 +86,7 @@ fn check_against_an_oracle(served: &Served, volume: &VolumeInfo, rounds: u32) {
 
 /// Planted breaks that were seen red: the bytes before a write in its first block are not put back; a read's reply
 /// begins at the block.
+/// Promise: nbd-any-bytes.
 #[test]
 fn any_bytes_are_read_written_zeroed_and_trimmed() {
     let (served, volume) = compressed();
@@ -101,6 +102,7 @@ fn any_bytes_are_read_written_zeroed_and_trimmed() {
 /// Clients write neighbouring sectors of the same blocks, all at once, and one writes and zeroes whole blocks between:
 /// each finds what it wrote last. Planted breaks that were seen red: no request claims blocks; a change that comes
 /// later does not wait.
+/// Promise: nbd-any-bytes.
 #[test]
 fn what_is_written_beside_a_part_of_a_block_is_not_undone() {
     const WRITERS: u64 = 4;
@@ -142,6 +144,7 @@ fn what_is_written_beside_a_part_of_a_block_is_not_undone() {
 
 /// A whole block is written while a part of it is: afterwards it is the one's and the other's, and never what was there
 /// before. Planted break that was seen red: a change that comes later does not wait.
+/// Promise: nbd-any-bytes.
 #[test]
 fn a_whole_block_written_beside_a_part_of_it_stays_written() {
     let (served, volume) = compressed();
@@ -162,6 +165,7 @@ fn a_whole_block_written_beside_a_part_of_it_stays_written() {
     }
 }
 
+/// Promise: nbd-any-bytes.
 #[test]
 fn whoever_goes_in_the_middle_leaves_no_claim() {
     let (served, volume) = compressed();
@@ -180,6 +184,7 @@ fn whoever_goes_in_the_middle_leaves_no_claim() {
     served.wait_until_all_have_gone();
 }
 
+/// Promise: nbd-any-bytes.
 #[test]
 fn what_cannot_be_done_is_answered() {
     let (served, volume) = compressed();
@@ -231,6 +236,7 @@ impl Drop for LargeSectors {
     }
 }
 
+/// Promise: nbd-any-bytes.
 #[test]
 fn a_disk_of_large_sectors_takes_any_bytes() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -59,6 +59,7 @@ fn both_kinds(directory: &TempDir, bytes: u64) -> Served {
     Served::plain(vec![memory("memory", bytes, 0), Volume::open(config).unwrap()])
 }
 
+/// Promise: nbd-clients.
 #[test]
 fn qemu_img_converts_an_image_there_and_back() {
     if !is_installed("qemu-img") {
@@ -161,6 +162,7 @@ fn nbdinfo_finds_a_volume_over_tcp() {
     assert_eq!(succeed("nbdinfo", &["--size", &uri]).trim(), "1048576");
 }
 
+/// Promise: nbd-clients.
 #[test]
 fn nbdcopy_copies_there_and_back_over_several_connections() {
     if !is_installed("nbdcopy") {
@@ -182,6 +184,7 @@ fn nbdcopy_copies_there_and_back_over_several_connections() {
     served.wait_until_all_have_gone();
 }
 
+/// Promise: nbd-clients.
 #[test]
 fn fio_verifies_what_it_wrote() {
     if !is_installed("fio") {
@@ -236,6 +239,7 @@ fn hostile_streams() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+/// Promise: volume-hostile-bytes.
 #[test]
 fn hostile_bytes_close_their_own_connection_and_no_other() {
     let directory = TempDir::new().unwrap();
@@ -310,6 +314,7 @@ fn handshaken(served: &Served, volume: &str) -> UnixStream {
     stream
 }
 
+/// Promise: volume-flush.
 #[test]
 fn all_connections_see_what_one_was_answered() {
     let directory = TempDir::new().unwrap();
@@ -367,6 +372,7 @@ impl Drop for LoopDevice {
     }
 }
 
+/// Promise: volume-flush.
 #[test]
 fn flushes_and_forced_writes_reach_the_device() {
     let directory = TempDir::new().unwrap();

@@ -51,6 +51,7 @@ fn file_systems_share_their_numbers_and_leave_room_for_a_database() {
     }
 }
 
+/// Promise: classes-scheme.
 #[test]
 fn what_is_included_can_be_changed_and_added_to() {
     let text = "include = [\"ext4\"]\n[class.directory]\npriority = 3\nwrites = \"never\"\n[class.video]\nnumber = 26\n\
@@ -89,6 +90,7 @@ fn a_file_beside_is_included_by_its_path_and_blamed_by_its_name() {
     );
 }
 
+/// Promise: classes-scheme.
 #[test]
 fn mistakes_are_told_with_their_lines() {
     let text = "include = [\"ext3\"]\n[class.a]\nnumber = 32\npriority = 16\n[class.b]\nreads = \"sometimes\"\n\

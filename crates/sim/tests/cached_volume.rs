@@ -73,6 +73,7 @@ fn take(device: &mut dyn DeviceModel, now: &mut Time, operation: Operation, at: 
     took
 }
 
+/// Promise: sim-cached-volume.
 #[test]
 fn what_was_read_is_on_the_fast_device_and_what_is_written_goes_there() {
     let (mut volume, mut now) = (volume("lru", 10_000), Time::ZERO);
@@ -108,6 +109,7 @@ fn small_hits_after_a_large_file(policy_name: &str, pieces: u64) -> (f64, CacheF
 
 /// The planted break: give `file-up-to-4KiB` in `classes/ext4.toml` the priority of `file-over-1GiB`, or the other way
 /// round, and this is red.
+/// Promise: sim-cached-volume.
 #[test]
 fn a_large_file_sends_small_ones_away_under_lru_and_not_by_priority() {
     let (lru, figures) = small_hits_after_a_large_file("lru", 40);
@@ -121,6 +123,7 @@ fn a_large_file_sends_small_ones_away_under_lru_and_not_by_priority() {
     }
 }
 
+/// Promise: sim-cached-volume.
 #[test]
 fn readers_do_not_wait_for_all_writes_before_them() {
     let build = || Elevator::new(plimsoll_devices::build("raid1e-5", 3).unwrap());
@@ -143,6 +146,7 @@ proptest! {
 
     /// Requests of any place, length, class and kind: each is done once, every block is counted once, the cache is
     /// never larger than it is, and cleaning ends.
+    /// Promise: sim-cached-volume.
     #[test]
     fn whatever_comes_is_done_once(
         name in prop::sample::select(vec!["lru", "selective", "credit"]),

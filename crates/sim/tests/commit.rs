@@ -38,6 +38,7 @@ fn writes(file_system: Rc<dyn FileSystem>, wish_at: Time, until: Time) -> (usize
     (journal.len(), others.len())
 }
 
+/// Promise: sim-commit-wish.
 #[test]
 fn a_wish_commits_what_has_changed_and_no_data() {
     let systems: [fn() -> Rc<dyn FileSystem>; 2] =

@@ -80,6 +80,7 @@ fn expected(seen: &Seen) -> BTreeMap<(u64, u64), u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
+    /// Promise: sim-cut-file.
     #[test]
     fn every_dirtied_page_is_written_as_often_as_it_became_dirty(
         first in proptest::collection::vec(step(), 1..30), second in proptest::collection::vec(step(), 0..30),

@@ -67,6 +67,7 @@ fn assert_near(got: f64, expected: f64, part: f64, what: &str) {
 }
 
 /// Pollaczek and Khinchine: one server, first come, first served. Requests are so short that none is preempted.
+/// Promise: sim-filer.
 #[test]
 fn one_thread_keeps_requests_waiting_as_long_as_the_formula_says() {
     for load in [0.3, 0.7, 0.9] {
@@ -84,6 +85,7 @@ fn one_thread_keeps_requests_waiting_as_long_as_the_formula_says() {
 
 /// Requests of very different lengths: by the adaptive rule a long one gives way to waiting ones, so that the mean is
 /// well below that of Combo's slices. Planted break: runs are stopped with the slice alone.
+/// Promise: executor-adaptive-slice.
 #[test]
 fn a_long_request_gives_way_under_the_adaptive_rule() {
     let mean_ms = |load: f64, is_adaptive| {
@@ -98,6 +100,7 @@ fn a_long_request_gives_way_under_the_adaptive_rule() {
 }
 
 /// With more than it can do, a thread runs requests for a slice and takes a turn, again and again.
+/// Promise: sim-filer.
 #[test]
 fn what_a_turn_costs_is_lost_once_a_slice() {
     for (slicing, slice_us) in [(Slicing::BY_WEIGHT, 2000.0), (Slicing::BY_DEPTH, 5300.0)] {
@@ -110,6 +113,7 @@ fn what_a_turn_costs_is_lost_once_a_slice() {
 }
 
 /// Table 2, at a load at which next to no request is preempted.
+/// Promise: sim-filer.
 #[test]
 fn requests_are_restarted_as_often_as_in_the_papers_table() {
     for workload in WORKLOADS {
@@ -124,6 +128,7 @@ fn requests_are_restarted_as_often_as_in_the_papers_table() {
 }
 
 /// A log of one MiB is filled faster than a consistency point ends: writes wait, and go on when there is room.
+/// Promise: sim-filer.
 #[test]
 fn writes_wait_while_the_log_is_full_and_none_is_lost() {
     let small = Platform { log_bytes: 1 << 20, ..PLATFORMS[1] };
@@ -139,6 +144,7 @@ fn writes_wait_while_the_log_is_full_and_none_is_lost() {
 /// More data than the threads can do, under slices that leave consistency points a fifth of what they need at the
 /// worst: the log is never full, and what is too much waits for a thread. Planted break: the weights stay as they are
 /// (81,000 writes wait in three seconds, and more).
+/// Promise: sim-consistency-point.
 #[test]
 fn a_consistency_point_is_done_before_the_log_is_full() {
     let vda = *WORKLOADS.iter().find(|workload| workload.name == "vda").unwrap();
@@ -161,6 +167,7 @@ fn a_consistency_point_is_done_before_the_log_is_full() {
 /// A thread that is in the maintenance queue for a quarter of the time, forty operations a slice: a client that comes
 /// meanwhile waits for one of them if maintenance gives way as in the service threads, and else for the rest of the
 /// slice. Planted break: it never does (four times as long as without consistency points).
+/// Promise: executor-maintenance.
 #[test]
 fn a_client_waits_for_one_operation_of_a_consistency_point() {
     let costs = Costs { operation: Span::from_micros(5), ..costs(10, 0) };

@@ -45,12 +45,14 @@ fn mixed_run(seed: u64, extra: bool) -> (u64, u64) {
     (simulation.trace_hash(), appender.count(CallKind::Fsync))
 }
 
+/// Promise: sim-seed.
 #[test]
 fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert_eq!(mixed_run(1, false), mixed_run(1, false));
     assert_ne!(mixed_run(1, false).0, mixed_run(2, false).0);
 }
 
+/// Promise: sim-seed.
 #[test]
 fn a_process_more_does_not_change_what_the_others_draw() {
     assert_eq!(mixed_run(3, false), mixed_run(3, true), "the idler makes no call");
@@ -108,6 +110,7 @@ fn run_alone<Run: Future<Output = ()> + 'static>(name: &str, program: impl FnOnc
     simulation.run_to_completion();
 }
 
+/// Promise: sim-endless-run.
 #[test]
 #[should_panic(expected = "no time passes: spinner")]
 fn a_process_that_goes_round_while_no_time_passes_ends_the_run_and_is_named() {
@@ -118,6 +121,7 @@ fn a_process_that_goes_round_while_no_time_passes_ends_the_run_and_is_named() {
     });
 }
 
+/// Promise: sim-endless-run.
 #[test]
 #[should_panic(expected = "processes wait for ever while the kernel's tasks go on: starving")]
 fn a_process_that_waits_for_what_never_comes_ends_the_run_and_is_named() {

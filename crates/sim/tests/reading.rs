@@ -120,6 +120,7 @@ fn a_partial_write_to_a_page_that_is_not_in_memory_reads_it_first() {
 
 /// Red where a reader goes on asking for pages behind the new end: no page comes, no time passes, and the run never
 /// ends.
+/// Promise: sim-cut-file.
 #[test]
 fn a_read_of_a_file_that_is_cut_meanwhile_ends_at_the_new_end() {
     let (whole, left) = (16.mib(), 1.mib());

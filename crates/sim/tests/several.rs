@@ -84,6 +84,7 @@ fn mixed_run(seed: u64) -> (u64, u64, u64) {
     (simulation.trace_hash(), of(&host, "reader", CallKind::Read), of(&guest, "writer", CallKind::Fsync))
 }
 
+/// Promise: sim-several.
 #[test]
 fn two_machines_take_the_same_course_twice_and_with_another_seed_another() {
     let (first, again, other) = (mixed_run(1), mixed_run(1), mixed_run(2));
@@ -140,6 +141,7 @@ fn bytes_written(requests: &[BlockRequest]) -> u64 {
     requests.iter().filter(|r| r.operation == Operation::Write).map(|r| u64::from(r.length)).sum()
 }
 
+/// Promise: sim-guest.
 #[test]
 fn a_guests_flush_is_durable_on_the_host_before_it_completes() {
     for cache in [CacheMode::Writeback, CacheMode::None] {
@@ -155,6 +157,7 @@ fn a_guests_flush_is_durable_on_the_host_before_it_completes() {
     }
 }
 
+/// Promise: sim-guest.
 #[test]
 fn what_a_guest_does_is_done_and_caused_by_its_account_on_the_host() {
     const GUEST: AccountId = AccountId(4);
@@ -289,6 +292,7 @@ fn cluster_run(seed: u64, blocks: [u32; 2], limit: Option<Time>) -> ClusterRun {
     ClusterRun { hash: simulation.trace_hash(), written_bytes, acknowledged, dirtied: seen.dirtied() }
 }
 
+/// Promise: sim-cluster.
 #[test]
 fn each_byte_is_written_on_as_many_nodes_as_there_are_replicas() {
     let run = cluster_run(1, [8; 2], None);
@@ -329,6 +333,7 @@ fn what_is_under_way_is_conserved_at_any_instant() {
     }
 }
 
+/// Promise: sim-cluster.
 #[test]
 fn the_writers_account_travels_down_the_pipeline() {
     let of = |blocks| {
@@ -344,6 +349,7 @@ fn the_writers_account_travels_down_the_pipeline() {
     assert_eq!(of([8, 8]), BTreeSet::from([a, b]));
 }
 
+/// Promise: sim-several.
 #[test]
 fn a_cluster_takes_the_same_course_twice_and_with_another_seed_another() {
     let (first, again, other) =

@@ -42,6 +42,7 @@ fn part_of_memory(dirty_ratio: u32) -> f64 {
     simulation.machine().cache.borrow().tag_bytes_max() as f64 / MEMORY as f64
 }
 
+/// Promise: sim-tag-memory.
 #[test]
 fn tags_of_a_thousand_accounts_take_little_memory() {
     for (dirty_ratio, part_max) in [(MachineConfig::default().dirty_ratio, 0.003), (50, 0.006)] {

@@ -166,6 +166,7 @@ fn tags_take_little_memory() {
     assert!(tag_bytes > dirty_pages_max && tag_bytes < 4 * dirty_pages_max + 1.kib(), "{tag_bytes}");
 }
 
+/// Promise: sim-owned-writeback.
 #[test]
 fn a_scheduler_that_owns_writeback_bounds_age_and_amount_of_what_is_dirty_without_a_flusher() {
     let (mut simulation, sessions) = machine(config(), "split_deadline", DISK, 1);

@@ -76,6 +76,7 @@ fn registrations_go_before_each_other_and_children_inherit() {
 }
 
 /// Broken on purpose and seen red: sixteen levels are looked at, and none from above.
+/// Promise: tags-escapes.
 #[test]
 fn cgroups_of_both_versions() {
     let (version_2, version_1) = (Path::new("/sys/fs/cgroup/unified"), Path::new("/sys/fs/cgroup/memory"));
@@ -158,6 +159,7 @@ fn every_process_can_have_an_account_and_when_none_is_left_they_are_others() {
     assert!(list.iter().any(|info| info.process == Some(process)), "{list:?}");
 }
 
+/// Promise: tags-number-reuse.
 #[test]
 fn a_number_is_used_again_when_nothing_carries_it_and_old_tags_do_not_mean_its_new_owner() {
     if !can_run(&PROGRAMS) {
@@ -200,6 +202,7 @@ fn a_number_is_used_again_when_nothing_carries_it_and_old_tags_do_not_mean_its_n
 
 /// Broken on purpose and seen red: what a key is registered as holds though its account has ended; children inherit it;
 /// it is not taken out.
+/// Promise: tags-number-reuse.
 #[test]
 fn what_is_registered_as_an_account_that_ended_means_nobody_and_never_the_numbers_next_owner() {
     if !can_run(&PROGRAMS) {
@@ -258,6 +261,7 @@ fn a_process_whose_account_has_ended_gets_one_of_its_own_where_every_process_has
 }
 
 /// Broken on purpose and seen red: a child that finds no room is counted nowhere.
+/// Promise: tags-losses.
 #[test]
 fn who_is_born_when_there_is_no_room_is_one_of_the_others_and_counted() {
     if !can_run(&PROGRAMS) {

@@ -127,6 +127,7 @@ fn on_each(mut body: impl FnMut(Case)) {
     }
 }
 
+/// Promise: tags-data.
 #[test]
 fn own_files_and_exchanged_owners() {
     on_each(|mut case| {
@@ -173,6 +174,7 @@ fn large_writes_and_small_ones_into_them() {
     });
 }
 
+/// Promise: tags-data.
 #[test]
 fn a_shared_file() {
     on_each(|mut case| {
@@ -245,6 +247,7 @@ fn appends_and_direct_writes() {
     });
 }
 
+/// Promise: tags-data.
 #[test]
 fn writers_that_race_with_writeback() {
     on_each(|mut case| {
@@ -260,6 +263,7 @@ fn writers_that_race_with_writeback() {
 
 /// Buffered writes that io_uring hands to a worker thread of the kernel, which is none of the process's own making. The
 /// thread that owns the ring is registered, not the process.
+/// Promise: tags-data.
 #[test]
 fn io_uring_workers() {
     on_each(|mut case| {
@@ -285,6 +289,7 @@ fn times_at_limit(path: &Path) -> u64 {
 
 /// A memory cgroup a quarter as large as what is written: the kernel writes back because memory is short, and has done
 /// so before any process asks for it. Planted break: writers that are not in the cgroup.
+/// Promise: tags-data.
 #[test]
 fn writeback_that_reclaim_drives() {
     const LIMIT_BYTES: u64 = 8 << 20;
@@ -324,6 +329,7 @@ fn writeback_that_reclaim_drives() {
     });
 }
 
+/// Promise: tags-data.
 #[test]
 fn modes_of_ext4() {
     if !can_run(&PROGRAMS) {

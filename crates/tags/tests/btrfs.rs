@@ -44,6 +44,7 @@ fn causes_of(rig: &Rig, path: &Path, since: u64) -> BTreeMap<u64, u64> {
     causes
 }
 
+/// Promise: tags-btrfs.
 #[test]
 fn data_has_those_who_dirtied_it_first() {
     let Some(mut rig) = rig() else { return };

@@ -21,6 +21,7 @@ fn a_writer() {
 
 /// A write of a gibibyte from unreadable memory. Broken on purpose and seen red: what is to be written is entered
 /// before it is.
+/// Promise: tags-escapes.
 #[test]
 fn a_write_that_fails_leaves_no_page_behind_and_its_writers_number_is_free_again() {
     if !can_run(&PROGRAMS) {
@@ -57,6 +58,7 @@ fn a_write_that_fails_leaves_no_page_behind_and_its_writers_number_is_free_again
 
 /// Sequences of XFS's checkpoints begin at 1 with each mount. Broken on purpose and seen red: what they caused before
 /// is known by them alone.
+/// Promise: tags-escapes.
 #[test]
 fn who_wrote_before_an_unmount_has_no_part_in_the_log_of_the_next_mount() {
     if !can_run(&PROGRAMS) {
@@ -83,6 +85,7 @@ fn who_wrote_before_an_unmount_has_no_part_in_the_log_of_the_next_mount() {
 
 /// The log has both, and the block of the inodes that both changed in one checkpoint as well. Broken on purpose and
 /// seen red: only the account that logs an inode first in a checkpoint has its block.
+/// Promise: tags-escapes.
 #[test]
 fn an_inode_that_two_change_in_one_checkpoint_is_both_of_them() {
     if !can_run(&PROGRAMS) {

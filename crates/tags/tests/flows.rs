@@ -31,6 +31,7 @@ fn counted(tags: &mut Tags) -> u64 {
     books.iter().chain([&unknown]).map(|books| books.written_bytes() + books.read_bytes).sum()
 }
 
+/// Promise: tags-why.
 #[test]
 fn a_file_s_io_is_told_with_its_causes_and_with_whom_it_came_through() {
     if !can_run(&PROGRAMS) {

@@ -135,6 +135,7 @@ impl Phases {
     }
 }
 
+/// Promise: tags-journal.
 #[test]
 fn ext4_journal_and_metadata() {
     if can_run(&PROGRAMS) {
@@ -169,6 +170,7 @@ fn a_block_that_one_account_changes_in_every_transaction_is_its_alone() {
     assert_eq!((tag.class.number(), tag.causes_mask), (INODE, mask(&[a])), "{tag:?}");
 }
 
+/// Promise: tags-journal.
 #[test]
 fn xfs_log_and_metadata() {
     if can_run(&PROGRAMS) {
@@ -180,6 +182,7 @@ fn xfs_log_and_metadata() {
     }
 }
 
+/// Promise: tags-journal.
 #[test]
 fn ext4_in_other_modes() {
     if can_run(&PROGRAMS) {
@@ -189,6 +192,7 @@ fn ext4_in_other_modes() {
     }
 }
 
+/// Promise: tags-journal.
 #[test]
 fn ext4_fast_commits() {
     if can_run(&PROGRAMS) {

@@ -41,6 +41,7 @@ fn device_bytes(rig: &Rig) -> (u64, u64) {
     (fields[2] * 512, fields[6] * 512)
 }
 
+/// Promise: tags-sum.
 #[test]
 fn counters_add_up_to_what_the_device_did() {
     if !can_run(&PROGRAMS) {
@@ -200,6 +201,7 @@ fn are_gone(programs: &BTreeSet<u32>) -> bool {
     })
 }
 
+/// Promise: tags-leftovers.
 #[cfg(feature = "bpf")]
 #[test]
 fn nothing_is_left_after_a_drop_nor_after_a_kill() {

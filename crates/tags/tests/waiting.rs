@@ -76,6 +76,7 @@ fn write_back(file: &File) {
     unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
 }
 
+/// Promise: tags-waited-for.
 #[test]
 fn what_fsync_writes_is_waited_for_and_so_is_the_journal() {
     on_each(|rig| {
@@ -89,6 +90,7 @@ fn what_fsync_writes_is_waited_for_and_so_is_the_journal() {
 }
 
 /// The same blocks before and after: a tag says what the last I/O was.
+/// Promise: tags-waited-for.
 #[test]
 fn what_is_written_back_is_not_waited_for() {
     on_each(|rig| {
@@ -115,6 +117,7 @@ fn what_is_written_back_is_not_waited_for() {
     });
 }
 
+/// Promise: tags-waited-for.
 #[test]
 fn direct_writes_are_waited_for() {
     on_each(|rig| {

@@ -124,6 +124,7 @@ fn broken_others() -> Vec<Case> {
     ]
 }
 
+/// Promise: traces-errors.
 #[test]
 fn a_broken_line_is_named_with_its_field() {
     for (format, good, bad, said) in [broken_spc_msr_and_systor(), broken_others()].concat() {

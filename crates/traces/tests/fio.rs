@@ -69,6 +69,7 @@ fn replays(format: Format) {
     assert_eq!(figures, [(READS, READS * BYTES), (WRITES, WRITES * BYTES)], "{report}");
 }
 
+/// Promise: traces-fio.
 #[test]
 fn fio_replays_our_iolog() {
     replays(Format::Fio3);
@@ -103,6 +104,7 @@ fn we_read_what_fio_records() {
 }
 
 /// Each way of making writes durable that fio knows, in its own recording.
+/// Promise: traces-habits.
 #[test]
 fn we_read_each_kind_of_sync_that_fio_records() {
     if !has_fio() {

@@ -24,6 +24,7 @@ const TEXTS: &[(Format, &str)] = &[
     (Format::Lis, "1 1 0 0\n"),
 ];
 
+/// Promise: traces-habits.
 #[test]
 fn a_mark_of_utf_8_before_text_is_passed_over_in_each_format() {
     assert_eq!(TEXTS.len() + 2, Format::ALL.len(), "two are binary");
@@ -44,6 +45,7 @@ fn compressed(content: &[u8]) -> [(&'static str, Vec<u8>); 3] {
     [("gzip", gzip.finish().unwrap()), ("zstd", zstd), ("bzip2", bzip2.finish().unwrap())]
 }
 
+/// Promise: traces-habits.
 #[test]
 fn zeros_behind_what_is_compressed_are_passed_over() {
     for (name, bytes) in compressed(b"1 1 0 0\n2 1 0 1\n") {
@@ -59,6 +61,7 @@ fn zeros_behind_what_is_compressed_are_passed_over() {
 }
 
 /// Wherever it is cut: also where what there is of it fits no format.
+/// Promise: traces-habits.
 #[test]
 fn what_is_compressed_and_was_cut_off_ends_early_however_short_it_is() {
     for content in [&b"1 1 0 0\n2 1 0 1\n"[..], &b"12345 1 0 0\n".repeat(300)] {
@@ -79,6 +82,7 @@ fn counts(content: impl AsRef<[u8]>) -> (Vec<plimsoll_traces::TraceRecord>, u64)
     (records, reader.left_out())
 }
 
+/// Promise: traces-habits.
 #[test]
 fn a_flush_before_a_write_in_the_same_record_is_counted_as_left_out() {
     let text = "8,0 0 1 0.000000001 1 Q FWFS 8 + 8 [x]\n8,0 0 2 0.000000002 1 Q WFS 8 + 8 [x]\n\
@@ -98,6 +102,7 @@ fn a_flush_before_a_write_in_the_same_record_is_counted_as_left_out() {
     assert_eq!((operations, left_out), (vec![Write, Write, Flush], 1));
 }
 
+/// Promise: traces-habits.
 #[test]
 fn fios_sync_file_range_is_left_out_and_counted_and_syncfs_is_a_flush() {
     let second = "fio version 2 iolog\nf add\nf open\nf write 0 512\nf sync_file_range 0 512\nf syncfs 0 0\nf close\n";

@@ -79,6 +79,7 @@ fn peak(content: impl Read + Send + 'static) -> (usize, usize) {
     (LIVE.get().1 - before, count)
 }
 
+/// Promise: traces-memory.
 #[test]
 fn a_reader_takes_no_more_for_a_long_trace() {
     let (bytes, count) = peak(lines(|number| format!("{number}.5 0 0 1 1\n")));

@@ -22,6 +22,7 @@ const TEXTS: [&str; 12] = [
 ];
 const STEPS: usize = 2_000;
 
+/// Promise: lab-workloads.
 #[test]
 fn equal_seeds_give_equal_steps_and_others_do_not() {
     for text in TEXTS {

@@ -403,6 +403,7 @@ fn tpch_scans_what_its_query_needs_and_ends() {
 }
 
 /// The planted break: give look-ups the class of scans, or an index that of a table, and this is red.
+/// Promise: lab-tpch-classes.
 #[test]
 fn tpch_says_what_it_reads_as_the_papers_postgresql_does() {
     let plan = plan("tpch query 2 17 18 19 scale 8 indexes dbt3", 1);

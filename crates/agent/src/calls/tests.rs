@@ -260,6 +260,7 @@ fn who_was_let_in_and_is_not_seen_to_write_is_waited_for_so_long() {
 }
 
 /// The bound that the module's text states: a writer stands behind strangers that wait again whenever they are let in.
+/// Promise: gates-strangers.
 #[test]
 fn strangers_at_a_word_delay_its_writers_by_a_seventh_of_a_second() {
     for strangers in [0, 1, 3, 4, 100, 65_000] {
@@ -303,6 +304,7 @@ fn who_was_seen_outside_before_it_came_in_is_inside() {
 
 /// Threads that are killed while they wait, again and again. Planted breaks: they are not counted; what is released, or
 /// forgotten with its scheduler, counts for ever.
+/// Promise: tenants-killed-threads.
 #[test]
 fn so_many_calls_of_threads_that_are_gone_may_be_left_to_the_scheduler() {
     let (mut calls, mut doorkeeper) = (Calls::default(), Doorkeeper::default());

@@ -155,6 +155,7 @@ mod tests {
     }
 
     /// Broken on purpose and seen red: a file that is classified again is counted again.
+    /// Promise: classes-owner.
     #[test]
     fn a_user_has_a_quarter_of_the_room_and_root_the_rest() {
         let classes = FileClasses::default();

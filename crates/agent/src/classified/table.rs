@@ -119,6 +119,7 @@ mod tests {
 
     proptest! {
         /// Broken on purpose and seen red: a file that is forgotten leaves a free slot in the middle of a row.
+        /// Promise: classes-files.
         #[test]
         fn it_knows_what_a_map_knows(steps in prop::collection::vec((1u64..24, 0u8..4), 1..300)) {
             const FILES_MAX: usize = 8;

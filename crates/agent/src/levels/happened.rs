@@ -1,4 +1,4 @@
-//! What happened below since the last turn: pages that were dirtied and freed, requests of a disk that is not ours,
+//! What happened below since the last turn: pages that were dirtied and freed, requests of an observed disk,
 //! returns from calls.
 
 use super::Levels;
@@ -68,7 +68,7 @@ impl Levels {
         }
     }
 
-    /// A request went to a disk that is not ours: the scheduler hears of it.
+    /// A request went to an observed disk: the scheduler hears of it.
     fn issued(&mut self, below: &mut Below<'_>, event: Event) {
         let Event::Issued { time_ns, id, sector, bytes, operation, causes, class, inode, is_sync } = event else {
             return;

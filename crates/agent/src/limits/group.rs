@@ -188,6 +188,7 @@ mod tests {
     }
 
     /// As Linux 5.15 prints it: devices without figures have no line of their own.
+    /// Promise: tenants-steer-others.
     #[test]
     fn figures_belong_to_the_last_device_before_them() {
         let text = "7:99 7:98 7:3 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n7:2 7:1 8:0 rbytes=5 wbytes=6\n7:7 7:8 \n";

@@ -365,6 +365,7 @@ mod tests {
         Limit { read, write }
     }
 
+    /// Promise: tenants-steer-others.
     #[test]
     fn the_lower_holds_of_what_another_program_sets_meanwhile_and_of_the_share() {
         let mut steered = Steered::begin("");
@@ -381,6 +382,7 @@ mod tests {
     }
 
     /// Red where what stood there in the beginning is put back whatever happened since.
+    /// Promise: tenants-steer-others.
     #[test]
     fn what_another_program_sets_meanwhile_is_put_back_also_if_nobody_looked() {
         let steered = Steered::begin("8:0 rbps=5000 wbps=max\n");
@@ -393,6 +395,7 @@ mod tests {
         assert_eq!(steered.end(), limit(Some(5000), None), "nobody else was there");
     }
 
+    /// Promise: tenants-steer-others.
     #[test]
     fn a_successor_puts_back_what_another_program_set_before_the_kill() {
         let mut steered = Steered::begin("");

@@ -115,6 +115,7 @@ fn read(text: &str, device: &str, boot_id: &str) -> Vec<(Group, Limit)> {
 mod tests {
     use super::*;
 
+    /// Promise: tenants-steer.
     #[test]
     fn a_successor_puts_back_what_is_noted_and_only_that() {
         let folder = tempfile::tempdir().unwrap();

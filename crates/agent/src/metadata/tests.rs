@@ -13,6 +13,7 @@ fn wish(text: &str) -> ContainerWish {
     }
 }
 
+/// Promise: tenants-metadata.
 #[test]
 fn everything_can_be_asked_for() {
     let all = "pool=web/batch, name=backup,reserve=5%,limit=10MB/s,weight=50,priority=idle,\
@@ -38,6 +39,7 @@ fn everything_can_be_asked_for() {
     assert_eq!(of_joined(61).parse(), Ok(Metadata::Joined(61)));
 }
 
+/// Promise: tenants-metadata.
 #[test]
 fn what_is_not_understood_is_refused_in_one_line_that_says_what_is_allowed() {
     assert_eq!(refusal("backup"), "listenerMetadata has \"backup\", allowed is KEY=VALUE with commas between");
@@ -70,6 +72,7 @@ fn a_session_is_called_as_asked_for_or_as_its_container() {
 }
 
 proptest! {
+    /// Promise: tenants-metadata.
     #[test]
     fn any_text_is_understood_or_refused_in_one_bounded_line(
         text in "((pool|name|reserve|limit|weight|priority|bit|fsync_deadline|[a-z]{0,3})=?[0-9a-zA-Z%/ .\n-]{0,6},?){0,8}|\\PC{0,40}",

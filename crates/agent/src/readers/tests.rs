@@ -64,6 +64,7 @@ fn at(milliseconds: u64) -> Time {
 proptest! {
     /// Threads read one after the other, and the scheduler lets few of their reads go: there are never many below again
     /// once the first have gone, and every thread goes on.
+    /// Promise: tenants-held-threads.
     #[test]
     fn few_wait_below_and_everybody_goes_on(
         threads in prop::collection::vec(1..200u32, 1..6),
@@ -229,6 +230,7 @@ impl Victim {
 }
 
 /// The bound that the module's text states, for numbers of strangers below, at and beyond all that it counts.
+/// Promise: gates-strangers.
 #[test]
 fn strangers_at_a_word_delay_its_readers_by_half_a_second_and_seldom() {
     for strangers in [0, 1, 15, 16, 17, 100, 255, 256, 257, 1000, 30_000] {

@@ -51,6 +51,7 @@ fn a_slice_is_dirty_bytes_and_the_next_goes_on_behind_it() {
 }
 
 /// What goes beyond a slice, an fsync that was promised to be done waits for.
+/// Promise: tenants-slice-size.
 #[test]
 fn a_slice_is_no_larger_than_was_asked_for() {
     let Some(file) = file() else { return };
@@ -131,6 +132,7 @@ impl Busy {
 }
 
 /// As an engine's thread must be able to, whatever the disk does.
+/// Promise: tenants-writeback-files.
 #[test]
 fn who_asks_does_not_wait_for_a_thread_that_does() {
     let writeback = Writeback::start().unwrap();
@@ -172,6 +174,7 @@ fn a_file_is_opened_written_and_closed_by_the_thread() {
 }
 
 /// Otherwise the file system could not be unmounted.
+/// Promise: tenants-writeback-files.
 #[test]
 fn no_file_is_open_after_the_end() {
     let Some((named, id)) = named() else { return };

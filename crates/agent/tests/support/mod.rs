@@ -1,4 +1,4 @@
-//! A file system, mounted, and a station above it: on a volume in memory, or on a disk that is not ours.
+//! A file system, mounted, and a station above it: on a volume in memory, or on an observed disk.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 #[path = "../../../gates/tests/support/lease.rs"]

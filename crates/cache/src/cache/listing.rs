@@ -194,6 +194,7 @@ mod tests {
     }
 
     proptest! {
+        /// Promise: store-fill.
         #[test]
         fn it_is_as_if_one_had_come_after_the_other(units in prop::collection::vec(held(), 1..500), threads in 1usize..5) {
             let config = CacheConfig::new(units.len() as u32, scheme(1.0));
@@ -219,6 +220,7 @@ mod tests {
             }
         }
 
+        /// Promise: store-fill.
         #[test]
         fn who_has_more_than_he_may_gives_up_his_oldest(units in prop::collection::vec(held(), 40..300), threads in 1usize..5) {
             let mut config = CacheConfig::new(units.len() as u32, scheme(0.01));

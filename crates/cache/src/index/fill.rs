@@ -196,6 +196,7 @@ mod tests {
 
     proptest! {
         // Nearly all in one bucket, or in several that overflow, also from one run into the next.
+        /// Promise: store-fill.
         #[test]
         fn it_is_as_if_one_had_come_after_the_other(
             blocks in prop::collection::vec(prop::option::of(0u64..200), 1..120), seed in any::<u64>(), threads in 1usize..5,

@@ -86,6 +86,7 @@ mod tests {
         /// A block tries to come in, a unit leaves, or what left before becomes free: some time later, or never.
         ///
         /// Planted break that was seen red: what is owed is forgotten when something leaves.
+        /// Promise: cache-overload.
         #[test]
         fn who_is_next_waits_for_two_at_most_and_no_more_come_than_was_paid_for(
             low in 1u32..60, kept in 1u32..30, events in prop::collection::vec(0u32..12, 1..800),
@@ -119,6 +120,7 @@ mod tests {
         /// fewer than the one before, until it is one for one, half-way; and there it stays.
         ///
         /// Planted break that was seen red: a unit costs nothing.
+        /// Promise: cache-overload.
         #[test]
         fn it_goes_smoothly_from_any_rate_to_that_of_the_store(low in 40u32..4000, kept in 1u32..20) {
             let mut pace = Pace::new(low, kept);

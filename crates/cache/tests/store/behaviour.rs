@@ -20,6 +20,7 @@ fn reopened(rig: &Rig, cache: Device, store: Device) -> Rig {
     Rig::new(rig.setup.clone(), cache, store, rig.versions.clone(), 77)
 }
 
+/// Promise: store-warm.
 #[test]
 fn a_shutdown_keeps_everything_that_was_in_the_cache() {
     let mut rig = Rig::fresh(setup(), 50);
@@ -33,6 +34,7 @@ fn a_shutdown_keeps_everything_that_was_in_the_cache() {
     assert_eq!(rig.machine.dirty_units(), next.machine.dirty_units());
 }
 
+/// Promise: store-warm.
 #[test]
 fn a_crash_keeps_everything_that_was_flushed_clean_units_too() {
     let mut rig = Rig::fresh(setup(), 51);
@@ -71,6 +73,7 @@ fn a_shutdown_comes_to_its_end_whenever_it_begins() {
 
 /// A program that dies leaves its writes in the device's volatile cache, where the next program reads them. A client
 /// that was served such a block must not lose it to a power failure.
+/// Promise: store-warm.
 #[test]
 fn what_is_found_after_a_kill_outlives_a_power_failure() {
     let mut compared = 0;
@@ -91,6 +94,7 @@ fn what_is_found_after_a_kill_outlives_a_power_failure() {
 /// The block is in the cache, clean, and is written again. If the new version came to the store before the journal knew
 /// of it, a crash would bring the old one back, clean: it would be read until its unit is given up, and then the new
 /// one.
+/// Promise: cache-flush.
 #[test]
 fn a_unit_is_copied_to_the_store_only_when_its_record_is_durable() {
     let mut rig = Rig::fresh(setup(), 53);
@@ -120,6 +124,7 @@ fn a_unit_is_copied_to_the_store_only_when_its_record_is_durable() {
 
 /// Important blocks are still kept when the cache fills up after a crash, or after a shutdown: their class came back
 /// with them, by the journal or by the map.
+/// Promise: store-warm.
 #[test]
 fn classes_survive_a_crash_and_decide_who_stays() {
     for is_closed in [false, true] {
@@ -146,6 +151,7 @@ fn classes_survive_a_crash_and_decide_who_stays() {
     }
 }
 
+/// Promise: store-crash.
 #[test]
 fn strict_writes_are_durable_when_they_are_acknowledged() {
     let mut rig = Rig::fresh(Setup::small("lru", Semantics::Strict), 53);
@@ -202,6 +208,7 @@ fn a_long_run_uses_every_way_of_a_request_and_counts_it() {
 
 /// Blocks of class 3 come in while the syncer sleeps. The policy hears of those, too, that do not come in: otherwise a
 /// class that was taken in for nothing once would stay out for ever.
+/// Promise: cache-unused-class.
 #[test]
 fn who_leaves_unused_is_not_taken_in_any_more_until_he_is_used() {
     let mut rig = Rig::fresh(Setup { store_blocks: 8000, ..setup() }, 52);

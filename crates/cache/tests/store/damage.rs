@@ -93,6 +93,7 @@ fn spoil_each(is_closed: bool, seed: u64) -> Found {
     found
 }
 
+/// Promise: store-damage.
 #[test]
 fn a_spoiled_block_of_a_closed_cache_is_never_served_as_good() {
     let found = spoil_each(true, 21);
@@ -100,6 +101,7 @@ fn a_spoiled_block_of_a_closed_cache_is_never_served_as_good() {
     assert!(found.refused >= 3 && found.told > 10 && found.unharmed > 10, "{found:?}");
 }
 
+/// Promise: store-damage.
 #[test]
 fn a_spoiled_block_of_a_killed_cache_is_never_served_as_good() {
     let found = spoil_each(false, 22);
@@ -107,6 +109,7 @@ fn a_spoiled_block_of_a_killed_cache_is_never_served_as_good() {
     assert!(found.refused >= 5 && found.told > 10, "{found:?}");
 }
 
+/// Promise: store-foreign.
 #[test]
 fn a_cache_of_another_store_or_of_another_size_is_refused() {
     let setup = Setup::small("lru", Semantics::Strict);
@@ -139,6 +142,7 @@ fn spoil_superblocks(device: &mut Device) {
 }
 
 /// The last number that can be read, in a block with the right checksum: the next one could not be.
+/// Promise: store-numbers.
 #[test]
 fn numbers_that_no_cache_counts_up_to_are_refused_and_made_anew() {
     let setup = Setup::small("lru", Semantics::Strict);
@@ -158,6 +162,7 @@ fn numbers_that_no_cache_counts_up_to_are_refused_and_made_anew() {
 }
 
 /// The journal and the map of the cache that was there before are all over the device.
+/// Promise: store-foreign.
 #[test]
 fn nothing_of_an_older_cache_is_adopted() {
     let setup = Setup::small("lru", Semantics::Strict);
@@ -173,6 +178,7 @@ fn nothing_of_an_older_cache_is_adopted() {
 }
 
 /// An older copy of a journal's block, which is whole and of this cache, is not taken for the one that should be there.
+/// Promise: store-damage.
 #[test]
 fn an_older_copy_of_the_journal_is_noticed() {
     let setup = Setup::small("lru", Semantics::Strict);
@@ -254,6 +260,7 @@ fn a_journal_of_another_history_is_noticed() {
 /// not touch it.
 ///
 /// Planted break: a map of whole pages is believed.
+/// Promise: store-damage.
 #[test]
 fn an_older_copy_of_a_page_is_noticed_and_nothing_of_that_map_believed() {
     let (setup, mut noticed) = (setup(), 0);

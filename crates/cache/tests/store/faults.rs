@@ -66,6 +66,7 @@ fn fail_each_of(
     unreachable!("some attempt succeeds")
 }
 
+/// Promise: store-management-faults.
 #[test]
 fn a_shutdown_that_fails_at_any_write_leaves_a_sound_cache() {
     let setup = Setup { units: 900, store_blocks: 60, ..Setup::small("credit", Semantics::WriteCache) };
@@ -80,6 +81,7 @@ fn a_shutdown_that_fails_at_any_write_leaves_a_sound_cache() {
     assert!(writes >= 5, "a snapshot is several writes, {writes} failed");
 }
 
+/// Promise: store-management-faults.
 #[test]
 fn cleaning_everything_that_fails_at_any_write_leaves_a_sound_cache() {
     let setup = Setup::small("lru", Semantics::Strict);
@@ -98,6 +100,7 @@ fn cleaning_everything_that_fails_at_any_write_leaves_a_sound_cache() {
 }
 
 /// What was to be copied stays dirty, and is copied when that is asked for again.
+/// Promise: store-management-faults.
 #[test]
 fn cleaning_everything_onto_a_store_that_fails_at_any_write_leaves_a_sound_cache() {
     let setup = Setup::small("lru", Semantics::Strict);
@@ -121,6 +124,7 @@ fn cleaning_everything_onto_a_store_that_fails_at_any_write_leaves_a_sound_cache
     assert!(writes >= 5, "{writes} failed");
 }
 
+/// Promise: store-management-faults.
 #[test]
 fn opening_that_fails_at_any_write_leaves_a_sound_cache() {
     let setup = Setup::small("lru", Semantics::Strict);
@@ -136,6 +140,7 @@ fn opening_that_fails_at_any_write_leaves_a_sound_cache() {
     assert!(writes >= 3, "both superblocks are written and flushed, {writes} failed");
 }
 
+/// Promise: store-management-faults.
 #[test]
 fn making_a_cache_anew_that_fails_at_any_write_leaves_the_old_one_or_none() {
     let setup = Setup::small("lru", Semantics::Strict);
@@ -162,6 +167,7 @@ fn making_a_cache_anew_that_fails_at_any_write_leaves_the_old_one_or_none() {
     }
 }
 
+/// Promise: store-management-faults.
 #[test]
 fn giving_a_cache_up_that_fails_at_any_write_leaves_the_old_one_or_none() {
     let setup = Setup::small("lru", Semantics::Strict);
@@ -245,6 +251,7 @@ fn a_store_that_fails_now_and_then_loses_nothing_that_was_acknowledged() {
 /// Planted breaks that were seen red: of what was copied, only what the flush was to make durable stays dirty; what
 /// the store was writing meanwhile counts as written; a flush is a promise though no client was told of a doubt; what
 /// a read brings in later is recorded.
+/// Promise: store-failed-flush.
 #[test]
 fn what_a_store_loses_when_it_cannot_flush_is_told_or_copied_again() {
     let mut doubts = [0; 2];
@@ -280,6 +287,7 @@ fn what_a_store_loses_when_it_cannot_flush_is_told_or_copied_again() {
 /// There is no other doubt.
 ///
 /// Planted break that was seen red: what was written before the start was not acknowledged.
+/// Promise: store-first-flush.
 #[test]
 fn a_first_flush_that_fails_is_told_to_whoever_wrote_before_the_start() {
     for semantics in [Semantics::Strict, Semantics::WriteCache] {
@@ -303,6 +311,7 @@ fn a_first_flush_that_fails_is_told_to_whoever_wrote_before_the_start() {
 /// is not in the cache after a power failure unless the store has it then, too.
 ///
 /// Planted break that was seen red: a write that fails does not count as one that has to be flushed.
+/// Promise: store-failed-flush.
 #[test]
 fn what_a_write_that_failed_left_on_the_store_is_not_taken_for_durable() {
     // Of a class that writes past the cache and reads through it.
@@ -360,6 +369,7 @@ fn assert_nobody_waits(rig: &mut Rig, when: &str) {
 ///
 /// Planted breaks that were seen red: a request that needs a unit, or the journal before the store, waits for it
 /// though the device has failed; a trim is acknowledged that the device was not told.
+/// Promise: store-failing-device.
 #[test]
 fn a_device_that_fails_under_load_leaves_nobody_without_an_answer() {
     for semantics in [Semantics::Strict, Semantics::WriteCache] {
@@ -398,6 +408,7 @@ fn a_device_that_is_too_small_is_refused_and_not_written() {
 }
 
 /// Planted break that was seen red: the limit is not known, and both superblocks are damaged at the next start.
+/// Promise: store-superblock.
 #[test]
 fn a_store_that_is_larger_than_the_format_can_say_is_refused_and_nothing_is_written() {
     let (layout, most) = (Layout { units: 10, journal_blocks: 16 }, (1 << 36) - 1);

@@ -132,6 +132,7 @@ fn spoil_all(rig: &Rig, random: &mut Random) -> (u32, u32) {
 ///
 /// Planted breaks: a page of which the older slot is left is believed beside one that is lost; everything that the map
 /// and the journal said before the damage is believed; only clean units are given up.
+/// Promise: store-losses.
 #[test]
 fn whatever_is_spoiled_nothing_old_is_taken_for_good() {
     let mut random = Random(7);
@@ -172,6 +173,7 @@ fn holding(cache: &Device, setup: &Setup, blocks: &[u64]) -> Vec<u32> {
 }
 
 /// One bad page costs its own units, several cost theirs; everything else of the cache is there.
+/// Promise: store-losses.
 #[test]
 fn what_is_damaged_is_lost_and_nothing_else_if_that_is_accepted() {
     let (setup, mut random, mut lost_units) = (setup(), Random(23), 0);
@@ -207,6 +209,7 @@ fn what_is_damaged_is_lost_and_nothing_else_if_that_is_accepted() {
 /// once, and what was behind the damage is never taken for what comes next.
 ///
 /// Planted breaks: nothing behind the damage is kept; numbers go on from the damage.
+/// Promise: store-losses.
 #[test]
 fn behind_the_damage_of_a_journal_everything_is_kept_and_before_it_nothing() {
     let (setup, mut random, mut kept, mut given_up) = (setup(), Random(60), 0, 0);

@@ -42,6 +42,7 @@ fn run(setup: &Setup, steps: u32, seed: u64) -> Points {
 
 /// Every step of recorded runs, every subset of up to five unflushed writes, torn sectors, kills, and crashes after the
 /// recovery.
+/// Promise: store-crash.
 #[test]
 fn whatever_a_crash_leaves_is_between_what_was_promised_and_what_was_written() {
     let mut points = Points::default();
@@ -59,6 +60,7 @@ fn whatever_a_crash_leaves_is_between_what_was_promised_and_what_was_written() {
 
 /// What happens seldom needs longer runs: a block that the cache has given up and the device not yet forgotten, and
 /// that is written past the cache.
+/// Promise: store-crash.
 #[test]
 fn long_runs_survive_a_crash_that_keeps_all_or_nothing() {
     let mut points = Points::default();

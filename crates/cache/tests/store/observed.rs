@@ -71,6 +71,7 @@ impl CachePolicy for Counting {
 /// go past the cache.
 ///
 /// Planted breaks that were seen red: it does not hear of reads; nor of writes; twice of what comes in.
+/// Promise: store-policy-hears.
 #[test]
 fn a_policy_hears_once_of_each_request() {
     let setup = Setup { units: 60, store_blocks: 400, ..Setup::small("counting", Semantics::WriteCache) };

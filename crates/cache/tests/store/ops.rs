@@ -51,6 +51,7 @@ fn settle_but_store_flushes(rig: &mut Rig) {
 /// since the last flush.
 ///
 /// Planted break that was seen red: a flush waits for every write of the store.
+/// Promise: cache-flush-slow-device.
 #[test]
 fn a_flush_waits_for_the_slow_device_only_for_what_went_past_the_cache() {
     for goes_past in [false, true] {
@@ -76,6 +77,7 @@ fn a_flush_waits_for_the_slow_device_only_for_what_went_past_the_cache() {
 /// the same is there after a clean end, all of it; and it is what the store has.
 ///
 /// Planted break that was seen red: nothing is recorded at the end (128 of 450).
+/// Promise: cache-clean-end.
 #[test]
 fn what_reads_brought_in_is_there_after_a_clean_end() {
     let mut rig = Rig::fresh(setup(), 2);
@@ -101,6 +103,7 @@ fn what_reads_brought_in_is_there_after_a_clean_end() {
 /// any more, though the journal is not told; the next start finds it dirty, and the same.
 ///
 /// Planted breaks that were seen red: a cache that has failed copies nothing; its marks stay dirty.
+/// Promise: store-rescue.
 #[test]
 fn what_is_dirty_on_a_device_that_can_only_be_read_comes_to_the_store() {
     let mut rig = Rig::fresh(setup(), 4);
@@ -125,6 +128,7 @@ fn what_is_dirty_on_a_device_that_can_only_be_read_comes_to_the_store() {
 }
 
 /// What the journal may not know of stays until the cache was given up elsewhere; then it is copied, too.
+/// Promise: store-rescue.
 #[test]
 fn what_the_journal_may_not_know_of_is_copied_when_the_cache_was_given_up() {
     let mut rig = Rig::fresh(setup(), 6);
@@ -156,6 +160,7 @@ fn what_the_journal_may_not_know_of_is_copied_when_the_cache_was_given_up() {
 /// cache.
 ///
 /// Planted break that was seen red: no write waits for the bound.
+/// Promise: cache-dirty-bounds.
 #[test]
 fn no_more_is_dirty_than_may_be() {
     for most in [1, 7, 60] {
@@ -182,6 +187,7 @@ fn no_more_is_dirty_than_may_be() {
 /// a while without a request, but not before.
 ///
 /// Planted breaks that were seen red: a sweep begins each age; a request does not count.
+/// Promise: cache-dirty-bounds.
 #[test]
 fn what_is_dirty_is_written_back_at_its_age_and_while_nobody_asks() {
     let at = |seconds: u64| Time::ZERO + Span::from_secs(seconds);
@@ -217,6 +223,7 @@ fn what_is_dirty_is_written_back_at_its_age_and_while_nobody_asks() {
 /// back, and a write of it meanwhile is not lost.
 ///
 /// Planted breaks: see the test of crashes below, which finds them.
+/// Promise: cache-write-through.
 #[test]
 fn what_is_written_through_is_on_the_store_and_clean_in_the_cache() {
     let mut rig = Rig::fresh(Setup { semantics: Semantics::WriteThrough, ..setup() }, 10);
@@ -271,6 +278,7 @@ fn settle(machine: &mut CacheStore, asked: &mut Vec<Operation>) -> Vec<u64> {
 ///
 /// Planted breaks that were seen red: a range's blocks are not locked; those behind its first are not unlocked for the
 /// requests that wait.
+/// Promise: cache-discard.
 #[test]
 fn a_range_of_which_nothing_is_cached_is_trimmed_at_once_and_held_meanwhile() {
     let setup = Setup { store_blocks: 100_000, ..setup() };
@@ -310,6 +318,7 @@ fn a_range_of_which_nothing_is_cached_is_trimmed_at_once_and_held_meanwhile() {
 ///
 /// Planted breaks that were seen red: a clean version is not forgotten before the store changes; a copy of the old
 /// version is recorded as clean; a write that reads the rest of its block goes on by the semantics that came meanwhile.
+/// Promise: cache-write-through.
 #[test]
 fn a_crash_between_writes_through_the_cache_and_others_loses_nothing() {
     let mut points = Points::default();
@@ -357,6 +366,7 @@ impl Blocks for WornOut {
 /// device.
 ///
 /// Planted breaks that were seen red: a unit that is clean is copied; what is wrong in a unit is copied.
+/// Promise: store-rescue.
 #[test]
 fn what_only_a_worn_out_device_has_is_rescued_and_what_cannot_be_read_is_named() {
     let setup = Setup { units: 60, store_blocks: 60, ..setup() };

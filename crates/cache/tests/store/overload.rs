@@ -45,6 +45,7 @@ fn write(rig: &mut Rig, line: &mut Line, clients: usize, count: usize) {
 ///
 /// Planted breaks that were seen red: a unit costs nothing; no units are kept; a write without a unit goes past the
 /// cache.
+/// Promise: cache-overload.
 #[test]
 fn more_writes_than_the_store_takes_slow_down_and_never_stand_still() {
     for semantics in [Semantics::WriteCache, Semantics::Strict] {
@@ -73,6 +74,7 @@ fn more_writes_than_the_store_takes_slow_down_and_never_stand_still() {
 /// Of so few units that a hundredth of them is less than one. Outcome: they leave for new ones all the same.
 ///
 /// Planted break: the syncer wakes up when no unit is free.
+/// Promise: cache-overload.
 #[test]
 fn a_cache_of_a_few_units_takes_new_blocks_in_for_ever() {
     let (mut rig, mut line) = (rig(Setup { units: 8, ..setup(Semantics::WriteCache) }, 13), Line::new());
@@ -86,6 +88,7 @@ fn a_cache_of_a_few_units_takes_new_blocks_in_for_ever() {
 /// Outcome: a read or a rewrite of a cached block does not wait behind writes of new blocks.
 ///
 /// Planted break that was seen red: writes that wait have a place.
+/// Promise: cache-overload.
 #[test]
 fn what_is_in_the_cache_is_read_and_written_at_its_speed_meanwhile() {
     let (mut rig, mut line) = (rig(setup(Semantics::WriteCache), 6), Line::new());
@@ -120,6 +123,7 @@ fn what_is_in_the_cache_is_read_and_written_at_its_speed_meanwhile() {
 /// again they go on.
 ///
 /// Planted break that was seen red: a write that waits does not look whether the syncer has stopped.
+/// Promise: cache-stuck.
 #[test]
 fn who_waits_for_a_store_that_fails_is_told() {
     let (mut rig, mut line) = (rig(setup(Semantics::WriteCache), 7), Line::new());
@@ -195,6 +199,7 @@ fn write_while_it_rots(rig: &mut Rig, one_in: u64) -> u64 {
 ///
 /// Planted breaks that were seen red: the syncer stops, as if the store had failed, and each waiting request is told;
 /// such a unit returns into the order, where it is the next of its list again.
+/// Promise: store-damaged-unit.
 #[test]
 fn a_unit_that_rots_fails_those_who_want_its_block_and_nobody_else() {
     for (policy, semantics) in [("lru", Semantics::Strict), ("selective", Semantics::WriteCache)] {
@@ -219,6 +224,7 @@ fn a_unit_that_rots_fails_those_who_want_its_block_and_nobody_else() {
 
 /// Outcome: if more units rot than is chance, it is the device. Requests that wait for a unit are told, none waits for
 /// ever, and what is not rotten goes on.
+/// Promise: store-damaged-unit.
 #[test]
 fn a_device_that_rots_leaves_nobody_without_an_answer() {
     for policy in ["lru", "selective", "credit"] {
@@ -235,6 +241,7 @@ fn a_device_that_rots_leaves_nobody_without_an_answer() {
 /// was not everything; when the block is written again, it is.
 ///
 /// Planted breaks that were seen red: the first that is damaged ends it; the pass counts.
+/// Promise: store-damaged-unit.
 #[test]
 fn who_cleans_everything_gets_all_that_can_be_read() {
     let mut rig = rig(setup(Semantics::WriteCache), 16);
@@ -291,6 +298,7 @@ fn a_damaged_unit_counts_once_until_it_is_written_again() {
 /// that can be under way. All other sessions go on at the store's speed.
 ///
 /// Planted break that was seen red: a flush waits until nothing is being copied.
+/// Promise: cache-stuck.
 #[test]
 fn a_stuck_copy_holds_up_nobody_else() {
     // So small that less than a batch ever waits for a flush.
@@ -328,6 +336,7 @@ fn a_stuck_read_holds_up_nobody_else() {
 
 /// Outcome: a flush that the store never ends stops what needs the store: new blocks wait, and go on when it ends. What
 /// is in the cache is served meanwhile.
+/// Promise: cache-stuck.
 #[test]
 fn a_stuck_flush_stops_new_blocks_and_nothing_else() {
     let (mut rig, mut line) = (rig(setup(Semantics::WriteCache), 9), Line::new());
@@ -359,6 +368,7 @@ fn a_stuck_flush_stops_new_blocks_and_nothing_else() {
 /// and never for all.
 ///
 /// Planted break that was seen red: the journal is not paced by the map.
+/// Promise: store-journal-full.
 #[test]
 fn a_journal_that_fills_up_slows_writes_down_and_never_stops_them() {
     let (units, journal_blocks, store_blocks) = (12 * 405, 20, 5400);
@@ -404,6 +414,7 @@ fn crowded() -> (Rig, u64) {
 /// Outcome: a read does not wait for the journal, hit or miss; a write does.
 ///
 /// Planted break that was seen red: reads are refused as long as the journal is crowded.
+/// Promise: store-journal-full.
 #[test]
 fn a_crowded_journal_is_no_matter_for_reads() {
     let (mut rig, crowded_at) = crowded();
@@ -424,6 +435,7 @@ fn a_crowded_journal_is_no_matter_for_reads() {
 /// told.
 ///
 /// Planted break that was seen red: a journal is crowded though its device has failed.
+/// Promise: store-failing-device.
 #[test]
 fn who_waits_for_a_journal_that_fails_is_told() {
     let (mut rig, crowded_at) = crowded();
@@ -442,6 +454,7 @@ proptest! {
     /// Whatever comes in which order, on whatever devices: no request is told to come again that has nothing to wait
     /// for (the rig looks), the first in line is let in within the bound, no write of a whole block goes past the
     /// cache, and every request is answered.
+    /// Promise: cache-overload.
     #[test]
     fn whatever_comes_the_first_in_line_is_let_in_within_the_bound(
         units in 40u32..600, journal_blocks in 16u32..80, requests in 1u32..24, cleaning in 1u32..12,

@@ -8,6 +8,7 @@ use plimsoll_cache::store::{Action, RequestKind, Semantics, Target};
 /// leaves the order before the new one is written; and no other block gets the new unit.
 ///
 /// Planted break: what was copied is marked clean, whichever request writes it.
+/// Promise: cache-oracle.
 #[test]
 fn what_is_written_while_an_older_version_becomes_clean_is_not_forgotten() {
     let mut rig = Rig::fresh(Setup::small("lru", Semantics::WriteCache), 1);
@@ -76,6 +77,7 @@ fn trimmed_while_it_is_to_be_copied() -> (Rig, std::ops::Range<u64>, u32) {
 /// is durable. That two jobs copy a unit is the fault: the first to end frees the unit that the second still copies.
 ///
 /// Planted break that was seen red: a slot that waited copies what its block holds when its turn comes.
+/// Promise: store-trim-race.
 #[test]
 fn a_block_that_is_trimmed_while_it_is_to_be_copied_is_copied_once() {
     let (mut rig, mut others, write) = trimmed_while_it_is_to_be_copied();
@@ -99,6 +101,7 @@ fn a_block_that_is_trimmed_while_it_is_to_be_copied_is_copied_once() {
 ///
 /// Planted breaks that were seen red: a copy of an older version ends the one that is under way; and, with that, what
 /// the store lacks is given away when it is free.
+/// Promise: store-trim-race.
 #[test]
 fn a_copy_of_an_older_version_does_not_end_that_of_a_newer_one() {
     let (mut rig, mut others, write) = trimmed_while_it_is_to_be_copied();

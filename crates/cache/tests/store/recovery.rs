@@ -193,6 +193,7 @@ fn devices(seed: u64) -> Vec<(&'static str, Setup, Device, Device)> {
 /// Planted breaks: the superblock is not written after the map, but before it; a lost page is written into the slot
 /// that held, so that the older one is believed after the crash; all pages are written where some are lost; what an
 /// unfinished snapshot has written is left as it is beside lost pages, and holds from then on.
+/// Promise: store-crashed-start.
 #[test]
 fn a_start_that_is_crashed_at_any_write_finds_the_same_the_next_time() {
     let mut crashes = 0;
@@ -210,6 +211,7 @@ fn a_start_that_is_crashed_at_any_write_finds_the_same_the_next_time() {
 /// Each write and flush of such a start fails. Outcome: it says so, and the next one finds the same.
 ///
 /// Planted break: the flush of the map's pages may fail.
+/// Promise: store-crashed-start.
 #[test]
 fn a_start_that_fails_at_any_write_finds_the_same_the_next_time() {
     for seed in 1..5 {
@@ -229,6 +231,7 @@ type Done<'a> = &'a dyn Fn(&mut Recorded) -> bool;
 ///
 /// Planted breaks that were seen red: the device is not flushed before a superblock is repaired; nor before one is
 /// given up.
+/// Promise: store-superblock.
 #[test]
 fn a_superblock_that_may_be_torn_is_durable_before_the_other_one_is_written() {
     let setup = setup();

@@ -44,6 +44,7 @@ fn assert_newest(rig: &mut Rig) {
 /// that it was not everything and what is missing, and when the store takes them they are copied, too.
 ///
 /// Planted breaks that were seen red: the first block that is refused ends the pass; the pass counts.
+/// Promise: store-bad-region.
 #[test]
 fn who_copies_everything_gets_all_but_the_bad_regions_and_hears_which_they_are() {
     let mut rig = rig("lru", Semantics::WriteCache);
@@ -68,6 +69,7 @@ fn who_copies_everything_gets_all_but_the_bad_regions_and_hears_which_they_are()
 ///
 /// Planted breaks that were seen red: the syncer stops at a block that is refused, and a request that waits for a unit
 /// is told that the store failed; what is aside is not tried again.
+/// Promise: store-bad-region.
 #[test]
 fn who_wants_a_unit_goes_on_beside_a_bad_region_of_the_store() {
     for (policy, semantics) in
@@ -112,6 +114,7 @@ fn who_wants_a_unit_goes_on_beside_a_bad_region_of_the_store() {
 /// one, and after a power failure everything is there that was flushed.
 ///
 /// Planted breaks that were seen red: a unit that cannot be written is given away again; the write fails.
+/// Promise: store-bad-unit.
 #[test]
 fn a_unit_that_cannot_be_written_is_gone_past() {
     for semantics in [Semantics::Strict, Semantics::WriteCache] {
@@ -140,6 +143,7 @@ fn a_unit_that_cannot_be_written_is_gone_past() {
 ///
 /// Planted breaks that were seen red: what is dirty is forgotten before the store has something newer; only a part of
 /// a block is written there.
+/// Promise: store-bad-unit.
 #[test]
 fn where_no_unit_can_be_written_everything_goes_past_the_cache() {
     for semantics in [Semantics::Strict, Semantics::WriteCache] {
@@ -172,6 +176,7 @@ fn where_no_unit_can_be_written_everything_goes_past_the_cache() {
 /// cache, where it is told; what is in the cache goes on.
 ///
 /// Planted break that was seen red: a write that waits for a unit waits on.
+/// Promise: store-bad-region.
 #[test]
 fn a_store_that_takes_nothing_is_told_to_those_who_write_past_the_cache() {
     let mut rig = rig("lru", Semantics::WriteCache);

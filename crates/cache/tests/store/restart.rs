@@ -15,6 +15,7 @@ use std::sync::Arc;
 /// every changed page was written again.
 ///
 /// Planted break: the page of the unit that lost does not count as changed.
+/// Promise: store-warm.
 #[test]
 fn what_the_older_of_two_pages_says_of_a_block_never_comes_back() {
     const BLOCK: u64 = 7;
@@ -50,6 +51,7 @@ fn what_the_older_of_two_pages_says_of_a_block_never_comes_back() {
 /// kept for the end of the next one. Outcome: a start makes room, and the next write is answered.
 ///
 /// Planted break: a start leaves the journal as it is.
+/// Promise: store-journal-full.
 #[test]
 fn a_journal_that_was_used_to_its_end_goes_on_after_a_start() {
     let setup = Setup::small("lru", Semantics::Strict);

@@ -41,6 +41,7 @@ fn found(setup: &Setup, cache: &mut Device, name: &str) -> (bool, Report) {
 ///
 /// Planted breaks that were seen red: one such block fails the start; what cannot be read behind the end of the journal
 /// is taken for its end; a superblock that cannot be read is not written again.
+/// Promise: store-unreadable.
 #[test]
 fn a_block_that_cannot_be_read_is_a_damaged_block() {
     let (setup, mut whole, mut refused) = (setup(), 0, 0);
@@ -79,6 +80,7 @@ fn a_block_that_cannot_be_read_is_a_damaged_block() {
 /// What fails at first and can be read then is read: of a large read that failed, each block by itself, and that again.
 ///
 /// Planted break that was seen red: each block is tried once.
+/// Promise: store-unreadable.
 #[test]
 fn what_can_be_read_at_the_second_try_is_no_loss() {
     let setup = setup();
@@ -98,6 +100,7 @@ fn what_can_be_read_at_the_second_try_is_no_loss() {
 /// accepted, nor is it said that there is no cache. An operator can make the cache anew.
 ///
 /// Planted breaks that were seen red: any number of blocks may be unreadable; what cannot be read is no superblock.
+/// Promise: store-unreadable.
 #[test]
 fn a_device_that_cannot_be_read_is_refused_and_not_touched() {
     let setup = setup();
@@ -154,6 +157,7 @@ impl Blocks for Dying {
 /// again, since the one that holds may be volatile. That gives nothing up.
 ///
 /// Planted break that was seen red: whether a superblock can still be read is of no account.
+/// Promise: store-unreadable.
 #[test]
 fn a_device_that_dies_in_a_start_loses_nothing() {
     let setup = setup();

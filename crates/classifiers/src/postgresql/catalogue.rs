@@ -165,6 +165,7 @@ mod tests {
         Catalogue { relations: catalogue.updated(&[answer.to_owned()]).unwrap() }
     }
 
+    /// Promise: classes-postgresql.
     #[test]
     fn a_table_is_as_most_of_its_rows_were_found_lately() {
         let mut catalogue = Catalogue::default();

@@ -142,6 +142,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Promise: classes-postgresql.
     #[test]
     fn names_say_what_files_are() {
         use DatabaseClass::{FreeSpaceMap, Log, SystemTable, Temporary};

@@ -146,6 +146,7 @@ mod tests {
     use super::*;
 
     /// Planted break that was seen red: 0, as it was.
+    /// Promise: lab-null.
     #[test]
     fn json_has_null_for_latencies_of_no_requests() {
         let json = serde_json::to_value(LatencyStatus::default()).unwrap();

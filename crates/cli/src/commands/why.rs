@@ -210,6 +210,7 @@ mod tests {
     use std::path::Path;
 
     /// Planted break that was seen red: the mount point as it is.
+    /// Promise: daemon-names-escaped.
     #[test]
     fn a_mount_point_forges_no_line_and_steers_no_terminal() {
         let disk = MountedDisk {

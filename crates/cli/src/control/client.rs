@@ -144,6 +144,7 @@ mod tests {
     use super::*;
 
     /// Planted break that was seen red: an invalid path, too, reads as a daemon that does not answer.
+    /// Promise: daemon-socket-permission.
     #[test]
     fn who_may_not_ask_is_told_so_and_not_that_nobody_answers() {
         let told = |kind: io::ErrorKind| unreachable(Path::new("/run/plimsoll/control.sock"), &kind.into());

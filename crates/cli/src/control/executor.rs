@@ -156,6 +156,7 @@ mod tests {
     }
 
     /// Planted break: how maintenance gave way is left out.
+    /// Promise: executor-stuck.
     #[test]
     fn every_figure_of_a_thread_is_in_the_answer() {
         let at = |nanoseconds| Time::ZERO + Span::from_nanos(nanoseconds);

@@ -337,6 +337,7 @@ mod tests {
     const PAUSE: rustix::thread::Timespec = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
     const ANSWERED: &str = "{\"done\":\"answered\"}\n";
 
+    /// Promise: accounts-tied-session.
     #[test]
     fn whoever_holds_something_may_be_silent_and_is_answered() {
         let folder = tempfile::tempdir().unwrap();
@@ -352,6 +353,7 @@ mod tests {
         );
     }
 
+    /// Promise: accounts-tied-session.
     #[test]
     fn holders_are_bounded_and_take_no_place_from_those_who_ask() {
         let folder = tempfile::tempdir().unwrap();

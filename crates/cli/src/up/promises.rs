@@ -137,6 +137,7 @@ mod tests {
     }
 
     /// Planted break that was seen red: a daemon promises what its file could not.
+    /// Promise: schedulers-refused-promise.
     #[test]
     fn a_daemon_promises_what_its_scheduler_keeps_and_nothing_else() {
         let configuration = configuration("split_token", "");
@@ -183,6 +184,7 @@ mod tests {
     }
 
     /// Planted break that was seen red: a process that joins begins with the defaults, whatever the pool says.
+    /// Promise: schedulers-refused-promise.
     #[test]
     fn who_joins_has_the_priority_and_the_deadlines_of_the_pool_unless_it_says_its_own() {
         let rules = JoinRules::new(&configuration("afq", "priority = \"idle\""), "data", Target::Observed);

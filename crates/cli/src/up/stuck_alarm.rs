@@ -96,6 +96,7 @@ fn text(change: Watched, threads: Threads, alive: usize) -> String {
 mod tests {
     use super::*;
 
+    /// Promise: executor-stuck.
     #[test]
     fn a_thread_that_is_stuck_is_a_line_that_says_what_that_means() {
         let stuck = Watched::Stuck { thread: 0, ran: Span::from_secs(12) };

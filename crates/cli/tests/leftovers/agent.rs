@@ -59,6 +59,7 @@ fn stop(daemon: Daemon<'_>) {
     assert!(!log.contains("ERROR"), "{log}");
 }
 
+/// Promise: tenants-agent-end.
 #[test]
 fn of_an_agent() {
     for is_killed in [false, true] {
@@ -83,6 +84,7 @@ fn of_an_agent() {
 }
 
 /// A directory stands where it wants to listen.
+/// Promise: tenants-agent-end.
 #[test]
 fn of_an_agent_that_fails_to_start() {
     leaves_nothing(|site| {
@@ -93,6 +95,7 @@ fn of_an_agent_that_fails_to_start() {
     });
 }
 
+/// Promise: tags-leftovers.
 #[test]
 fn of_a_why_that_is_killed() {
     leaves_nothing(|site| {

@@ -61,6 +61,7 @@ fn start_tenant(site: &Site, script: &str) -> Child {
     site.command(&arguments).spawn().unwrap()
 }
 
+/// Promise: tenants-leftovers.
 #[test]
 fn of_a_daemon_with_tenants() {
     if !can_run() {
@@ -103,6 +104,7 @@ fn of_a_daemon_with_tenants() {
     }
 }
 
+/// Promise: tenants-leftovers.
 #[test]
 fn of_a_daemon_that_fails_to_start() {
     if !can_run() {
@@ -153,6 +155,7 @@ fn scenario(site: &Site, name: &str) -> Command {
     command
 }
 
+/// Promise: lab-live-database, tenants-leftovers.
 #[test]
 fn of_a_live_scenario() {
     if !can_run() {

@@ -109,6 +109,7 @@ pub fn start<'site>(site: &'site Site) -> Daemon<'site> {
     site.start(&AGENT)
 }
 
+/// Promise: tenants-observed.
 #[test]
 fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_nobody_else_is() {
     unless_a_lease_runs_out(|| {
@@ -138,6 +139,7 @@ fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_nobody_else_is() {
 }
 
 /// Every user may make files where the words are.
+/// Promise: daemon-prepared-path.
 #[test]
 fn a_directory_that_was_there_before_and_is_not_ours_is_not_used_for_gates() {
     let Some(site) = site() else { return };
@@ -188,6 +190,7 @@ fn a_disk_may_be_mounted_when_the_agent_serves() {
 }
 
 /// The privileges that BPF takes; an agent with the rest of root's privileges may do all else.
+/// Promise: tenants-no-bpf.
 #[test]
 fn where_bpf_is_not_permitted_tenants_are_charged_for_what_they_submit_and_the_agent_says_so() {
     unless_a_lease_runs_out(|| {
@@ -248,6 +251,7 @@ fn a_recording_of_an_observed_disk_has_what_was_seen() {
     daemon.stop();
 }
 
+/// Promise: tenants-agent-end.
 #[test]
 fn an_agent_that_ends_lets_everybody_go_and_leaves_nothing() {
     let Some(site) = site() else { return };
@@ -260,6 +264,7 @@ fn an_agent_that_ends_lets_everybody_go_and_leaves_nothing() {
     assert!(site.memory_directories().is_empty());
 }
 
+/// Promise: tenants-agent-end.
 #[test]
 fn an_agent_that_is_killed_holds_nobody_and_its_successor_says_what_it_found() {
     unless_a_lease_runs_out(|| {
@@ -339,6 +344,7 @@ impl Drop for Mapped<'_> {
 
 /// It has no requests of its own that could be seen: the agent says so, reads are not held, and writes are, as pages
 /// become dirty.
+/// Promise: tenants-stacked-disk.
 #[test]
 fn a_disk_that_is_made_of_others_is_said_to_be() {
     unless_a_lease_runs_out(|| {

@@ -64,6 +64,7 @@ pub(crate) fn done(site: &Site, arguments: &[&str]) -> String {
     text(&output.stdout).trim().to_owned()
 }
 
+/// Promise: cache-oracle-volume.
 #[test]
 fn a_cached_volume_is_served_administered_and_warm_after_a_restart() {
     let site = site("");
@@ -129,6 +130,7 @@ fn a_cached_volume_is_served_administered_and_warm_after_a_restart() {
 
 /// What is not said stays, whatever it was changed to before, and also in a cache of another size. Planted break that
 /// was seen red: what is not said is what the configuration has.
+/// Promise: cache-options.
 #[test]
 fn each_option_of_a_cache_changes_alone() {
     let site = site("");
@@ -165,6 +167,7 @@ fn each_option_of_a_cache_changes_alone() {
 /// The old cache is given up where the daemon has it open, and a new one cannot be made where the path leads by then.
 /// Outcome: nothing is lost, the volume goes on without a cache, and the message says so and what to do. Planted break
 /// that was seen red: only the reason is said.
+/// Promise: cache-failed-resize.
 #[test]
 fn a_resize_that_fails_half_way_says_that_the_volume_has_no_cache_now() {
     let site = site("");
@@ -197,6 +200,7 @@ fn a_resize_that_fails_half_way_says_that_the_volume_has_no_cache_now() {
 }
 
 /// Planted break that was seen red: blocks belong to no session in the cache.
+/// Promise: cache-pool-bound.
 #[test]
 fn a_session_fills_the_part_of_a_cache_that_it_may_and_no_more_also_after_a_restart() {
     let site = site("policy = \"lru\"\npools = { web = \"90%\", \"db/scan\" = \"10%\" }");
@@ -258,11 +262,13 @@ fn kill_under_load(is_strict: bool, kills: u32, seed: u64) {
     daemon.stop();
 }
 
+/// Promise: cache-kill.
 #[test]
 fn after_a_kill_under_load_each_block_is_a_version_between_flushed_and_written() {
     kill_under_load(false, KILLS, 1);
 }
 
+/// Promise: cache-kill.
 #[test]
 fn after_a_kill_a_strict_cache_has_all_that_was_acknowledged() {
     kill_under_load(true, KILLS, 2);
@@ -289,6 +295,7 @@ pub(crate) fn killed_with_dirty_data(site: &Site) -> Blocks {
 }
 
 /// Red if the slow file is not looked at before the cache's is made.
+/// Promise: notes-made.
 #[test]
 fn a_cache_of_a_file_that_is_not_there_or_is_served_is_not_made() {
     let site = site("");
@@ -305,6 +312,7 @@ fn a_cache_of_a_file_that_is_not_there_or_is_served_is_not_made() {
     assert!(!site.path("fast.img").exists());
 }
 
+/// Promise: notes-lost-cache.
 #[test]
 fn a_lost_cache_is_noticed_and_the_slow_device_is_not_served_without_it() {
     let site = site("");
@@ -336,6 +344,7 @@ fn a_lost_cache_is_noticed_and_the_slow_device_is_not_served_without_it() {
     refused("cannot open");
 }
 
+/// Promise: notes-lost-cache.
 #[test]
 fn a_corrupted_cache_is_never_served_as_good_data() {
     let site = site("");
@@ -391,6 +400,7 @@ mount = { filesystem = "none" }
 
 /// A client's flush must be one of both devices, or a power failure takes back what was acknowledged: a kill would not
 /// show that.
+/// Promise: cache-flush.
 #[test]
 fn what_a_client_flushes_is_flushed_on_the_devices() {
     if let Some(why) = why_no_mounts() {
@@ -431,6 +441,7 @@ fn what_a_client_flushes_is_flushed_on_the_devices() {
 }
 
 /// Planted break that was seen red: `cache detach` does not say that the file still names the cache.
+/// Promise: notes-detached.
 #[test]
 fn a_file_that_names_a_detached_cache_is_told_at_once_and_at_the_next_start() {
     let site = site("");

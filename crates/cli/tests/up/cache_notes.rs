@@ -24,6 +24,7 @@ fn reconfigured(site: &Site, changes: &[(&str, &str)]) {
 const SECTION: &str = "[cache.fast]\nfile = \"fast.img\"\nsize = \"4MiB\"\n\n";
 const KEY: &str = "cache = \"fast\"\n";
 
+/// Promise: notes-required-cache.
 #[test]
 fn a_volume_whose_cache_was_taken_out_of_the_configuration_is_not_served_without_it() {
     let site = site("");
@@ -80,6 +81,7 @@ fn a_cache_that_the_file_does_not_name_is_told_when_it_is_attached() {
     assert!(log.contains("to serve it: put cache = \"fast\" into the section"), "{log}");
 }
 
+/// Promise: notes-required-cache.
 #[test]
 fn a_cache_that_is_forgotten_is_lost_and_never_comes_back() {
     let site = site("");
@@ -103,6 +105,7 @@ fn a_cache_that_is_forgotten_is_lost_and_never_comes_back() {
 /// The device of a cache is away when the cache is forgotten, and another one, which is empty, is at its path. Outcome:
 /// the message warns; the volume is written without the cache; when the device is back, the cache is refused, and so is
 /// what a daemon is asked to attach.
+/// Promise: notes-given-up.
 #[test]
 fn a_cache_that_was_away_when_it_was_forgotten_is_refused_when_it_is_back() {
     let site = site("");
@@ -147,6 +150,7 @@ fn a_cache_that_was_away_when_it_was_forgotten_is_refused_when_it_is_back() {
 /// The daemon comes back with another notes directory. Outcome: beside the volume's file it is noted that it has the
 /// cache, and all is as before; where that is gone, too, a cache that holds something is refused until an administrator
 /// says that it is the one.
+/// Promise: notes-note.
 #[test]
 fn another_notes_directory_does_not_hide_which_cache_a_volume_has() {
     let site = site("");
@@ -179,6 +183,7 @@ fn another_notes_directory_does_not_hide_which_cache_a_volume_has() {
 
 /// A copy of the fast device from before the last start is put back. Outcome: it is refused, whether or not anything
 /// was written since.
+/// Promise: notes-older-copy.
 #[test]
 fn an_older_copy_of_a_cache_is_refused() {
     let site = site("");
@@ -201,6 +206,7 @@ fn an_older_copy_of_a_cache_is_refused() {
     daemon.stop();
 }
 
+/// Promise: notes-required-cache.
 #[test]
 fn a_note_of_another_volume_or_one_that_cannot_be_read_is_no_reason_to_serve_without_a_cache() {
     let site = site("");

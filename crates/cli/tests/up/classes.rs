@@ -67,6 +67,7 @@ fn said(site: &Site, daemon: &Daemon<'_>) {
 }
 
 /// Broken on purpose and seen red: the daemon tells the engine nothing of what was said.
+/// Promise: classes-files.
 #[test]
 fn what_is_said_of_a_file_is_the_class_of_its_blocks_in_the_cache() {
     let Some(site) = site(256, 64) else { return };

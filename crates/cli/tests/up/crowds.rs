@@ -102,6 +102,7 @@ fn kill_over_fifty(site: &Site) -> Span {
 }
 
 /// Broken on purpose and seen red: a lease that lasts for three seconds, in the words and in the shim.
+/// Promise: gates-dead-agent.
 #[test]
 fn an_agent_that_is_killed_lets_fifty_writers_go_within_a_second() {
     let best = Cell::new(Span::MAX);
@@ -120,6 +121,7 @@ fn an_agent_that_is_killed_lets_fifty_writers_go_within_a_second() {
 
 /// The flood consists of calls that the agent is told one by one: each makes a file. Red where the agent hears no
 /// tenant.
+/// Promise: gates-floods.
 #[test]
 fn tenants_that_flood_the_agent_keep_nobody_from_it() {
     unless_a_lease_runs_out(|| {

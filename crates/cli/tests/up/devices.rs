@@ -76,6 +76,7 @@ fn cannot() -> bool {
 
 /// Outcome: neither a cache nor a volume takes a mounted device; a cache does not take one with a file system without a
 /// word; a volume takes it, since it serves what is there.
+/// Promise: notes-devices-in-use.
 #[test]
 fn a_device_that_is_mounted_or_holds_something_is_not_taken() {
     if cannot() {
@@ -132,6 +133,7 @@ fn a_device_that_is_mounted_or_holds_something_is_not_taken() {
 }
 
 /// Outcome: no other volume takes a file on which a loop device lies.
+/// Promise: notes-devices-in-use.
 #[test]
 fn a_file_below_a_loop_device_is_not_taken() {
     if cannot() {
@@ -161,6 +163,7 @@ fn plain(file: &Path) -> Site {
 /// devices on two parts of it are.
 ///
 /// Planted breaks, seen red: nothing beneath a block device is locked.
+/// Promise: notes-devices-in-use.
 #[test]
 fn a_loop_device_is_no_second_way_to_a_file() {
     if cannot() {
@@ -283,6 +286,7 @@ fn a_read_only_device_is_served_to_readers_only() {
 }
 
 /// Two slow devices change their names. Outcome: the cache is not put before the other one.
+/// Promise: notes-device-names.
 #[test]
 fn devices_that_change_their_names_do_not_change_their_caches() {
     if cannot() {

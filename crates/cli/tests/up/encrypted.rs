@@ -73,6 +73,7 @@ fn decrypted(path: &Path) -> Vec<u8> {
     bytes
 }
 
+/// Promise: encrypted-format, encrypted-no-cache.
 #[test]
 fn what_is_written_is_read_and_lies_in_the_file_as_cryptsetup_would_have_it() {
     for policy in ["baseline", "sord", "qats", "combo", "adaptive"] {
@@ -112,6 +113,7 @@ fn what_is_written_is_read_and_lies_in_the_file_as_cryptsetup_would_have_it() {
 }
 
 /// Planted break: the note is not looked at.
+/// Promise: encrypted-key.
 #[test]
 fn a_volume_is_served_with_its_own_key_or_not_at_all() {
     let site = site("adaptive");
@@ -175,6 +177,7 @@ fn kill_under_load(kills: u32, seed: u64) {
 
 /// What was acknowledged is in the file whatever happens to the daemon. Planted break: a write is answered when it is
 /// encrypted.
+/// Promise: encrypted-kill.
 #[test]
 fn after_a_kill_under_load_an_encrypted_volume_has_all_that_was_acknowledged() {
     kill_under_load(KILLS, 11);

@@ -46,6 +46,7 @@ fn cannot() -> bool {
 
 /// Outcome: exit code 4, so that systemd starts it again; the log and the last line say which engine and why; the other
 /// device's cache was closed in order, and what was flushed is there.
+/// Promise: daemon-failed-engine.
 #[test]
 fn a_daemon_whose_engine_panics_ends_with_a_code_of_its_own_and_closes_the_others_in_order() {
     if cannot() {
@@ -78,6 +79,7 @@ fn a_daemon_whose_engine_panics_ends_with_a_code_of_its_own_and_closes_the_other
 
 /// The kernel waits for the failed engine: writes to a block device. Outcome: the daemon ends all the same, and nothing
 /// is left attached.
+/// Promise: daemon-failed-engine.
 #[test]
 fn a_daemon_whose_engine_panics_below_a_block_device_ends_too() {
     if let Some(why) = why_no_mounts() {

@@ -42,6 +42,7 @@ fn wait_for_the_end(socket: std::os::fd::OwnedFd) {
 }
 
 /// Planted breaks that were seen red: a client that said nothing is a warning, at NBD and at iSCSI.
+/// Promise: daemon-peer-log.
 #[test]
 fn a_health_check_that_connects_and_closes_is_not_in_the_log() {
     let site = Site::of_normal_user(BOTH);
@@ -62,6 +63,7 @@ fn a_health_check_that_connects_and_closes_is_not_in_the_log() {
 }
 
 /// Planted break that was seen red: each is a line.
+/// Promise: daemon-peer-log.
 #[test]
 fn whoever_speaks_something_else_is_in_the_log_some_times() {
     let site = Site::of_normal_user(BOTH);

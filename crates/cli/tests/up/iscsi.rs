@@ -65,6 +65,7 @@ fn inquiry(portal: &str, target: &str) -> Option<String> {
 }
 
 /// Planted break that was seen red: what serves a volume is an export or a block device.
+/// Promise: iscsi-shown.
 #[test]
 fn a_volume_that_is_only_a_target_is_shown_as_one() {
     let site = Site::of_normal_user(TWO_TARGETS);
@@ -86,6 +87,7 @@ fn a_volume_that_is_only_a_target_is_shown_as_one() {
 }
 
 /// Planted break that was seen red: the session's target is in the list.
+/// Promise: iscsi-session.
 #[test]
 fn an_application_opens_a_session_of_a_target_and_closes_it() {
     let site = Site::of_normal_user(TWO_TARGETS);

@@ -50,6 +50,7 @@ fn image(site: &Site) -> Option<Vec<u8>> {
 
 /// Red on a busy machine when the engine is told of the watch only after the first look: a superblock that is written
 /// meanwhile was never read.
+/// Promise: classes-layout.
 #[test]
 fn blocks_have_their_class_by_place_once_a_file_system_is_there() {
     let site = site();
@@ -94,6 +95,7 @@ fn many_groups() -> Vec<u8> {
 /// At its limit the volume takes minutes to be read.
 ///
 /// Broken on purpose and seen red: the reading goes on to its end.
+/// Promise: classes-hostile-layout.
 #[test]
 fn a_daemon_that_is_told_to_end_while_it_reads_a_layout_ends() {
     let site = Site::of_normal_user(

@@ -119,6 +119,7 @@ fn shares(scheduler: &str, is_known: bool) -> Option<[u64; 2]> {
 
 /// Shares are 8 to 1 where all goes as it should. Planted break: a disk of which nothing is known is taken for one that
 /// moves nothing.
+/// Promise: tenants-levels.
 #[test]
 fn who_has_a_higher_priority_has_more_of_the_calls_that_wait_for_fsync() {
     for is_known in [true, false] {
@@ -146,6 +147,7 @@ fn written_in_slices(site: &Site, why: &mut Why, name: &str) -> u64 {
 
 /// Only a tenant with a shorter promise than a file takes is a reason to write the file before its fsync goes on, even
 /// if that tenant does nothing.
+/// Promise: tenants-levels.
 #[test]
 fn a_large_fsync_is_written_in_slices_beside_whom_a_short_one_was_promised() {
     for (scheduler, is_known) in
@@ -180,6 +182,7 @@ fn a_large_fsync_is_written_in_slices_beside_whom_a_short_one_was_promised() {
 /// What a scheduler does not keep is refused, so each promise arrives under one that keeps it; until then one session
 /// was promised all seven under `afq`, which kept one. Planted break that was seen red: what is not kept is accepted
 /// (the test waits for the command then, until its limit).
+/// Promise: schedulers-refused-promise, tenants-levels.
 #[test]
 fn a_session_is_promised_what_plimsoll_run_was_told_and_its_scheduler_keeps() {
     let limit = json!({ "limit": "3 MB/s" });

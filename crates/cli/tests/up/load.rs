@@ -58,6 +58,7 @@ fn a_picture_where_this_user_may_not_write_is_refused_before_anybody_is_asked() 
     }
 }
 
+/// Promise: lab-load-writes.
 #[test]
 fn what_cannot_be_loaded_is_one_line_and_2() {
     let site = Site::new(VOLUMES);

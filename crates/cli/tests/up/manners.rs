@@ -36,6 +36,7 @@ fn sh(site: &Site, script: &str) -> Command {
 }
 
 /// Broken on purpose and seen red: SIGHUP is listened for whatever it was before.
+/// Promise: daemon-ignored-signal.
 #[test]
 fn a_daemon_that_nohup_starts_outlives_its_terminal() {
     let site = Site::new(MEMORY);
@@ -48,6 +49,7 @@ fn a_daemon_that_nohup_starts_outlives_its_terminal() {
 
 /// SIGHUP ended the daemon until it had its configuration read again. Planted break that was seen red: it ends the
 /// daemon.
+/// Promise: daemon-hang-up.
 #[test]
 fn a_hang_up_has_the_configuration_read_again_and_never_ends_the_daemon() {
     let site = Site::new(MEMORY);
@@ -135,6 +137,7 @@ fn handlers(process: u32) -> (bool, bool) {
 /// SIGHUP meanwhile has the file read again instead of ending the daemon.
 ///
 /// Planted break, seen red: the handler is set when the file has been read.
+/// Promise: daemon-hang-up.
 #[test]
 fn a_hang_up_while_a_daemon_begins_does_not_end_it() {
     let site =
@@ -166,6 +169,7 @@ fn a_hang_up_while_a_daemon_begins_does_not_end_it() {
 }
 
 /// Planted break that was seen red: nothing is locked.
+/// Promise: tenants-one-agent.
 #[test]
 fn a_second_agent_of_a_disk_is_refused_whatever_its_directory_and_the_first_goes_on() {
     let Some(site) = agent_site() else { return };
@@ -185,6 +189,7 @@ fn a_second_agent_of_a_disk_is_refused_whatever_its_directory_and_the_first_goes
 /// As of `plimsoll up 2>log` on a disk that is full, or with a pipe that has no reader any more. Broken on purpose and
 /// seen red, as it was: the log says on stderr that it cannot write to stderr, and the thread that logged ends with
 /// that; a refusal is printed whatever comes of it.
+/// Promise: daemon-full-log.
 #[test]
 fn a_daemon_whose_log_cannot_be_written_goes_on() {
     let site = Site::new(MEMORY);
@@ -197,6 +202,7 @@ fn a_daemon_whose_log_cannot_be_written_goes_on() {
 }
 
 /// Broken on purpose and seen red: any user that has made the directory may have it.
+/// Promise: daemon-prepared-path.
 #[test]
 fn a_state_directory_that_somebody_else_has_made_is_refused_and_left_as_it_is() {
     let site = Site::new(MEMORY);
@@ -232,6 +238,7 @@ fn a_state_directory_can_be_entered_whatever_the_mask() {
 
 /// The daemon that answers says what commands are started with. Broken on purpose and seen red: a daemon of any user
 /// is asked.
+/// Promise: daemon-own-user.
 #[test]
 fn commands_ask_nobody_but_root_and_their_own_user_unless_they_are_told_to() {
     if !rustix::process::geteuid().is_root() {
@@ -263,6 +270,7 @@ fn commands_ask_nobody_but_root_and_their_own_user_unless_they_are_told_to() {
 }
 
 /// Broken on purpose and seen red: the volume is formatted first.
+/// Promise: tenants-no-causes.
 #[test]
 fn where_causes_cannot_be_known_a_volume_with_tenants_is_not_run_and_not_formatted() {
     if let Some(why) = why_no_mounts() {
@@ -291,6 +299,7 @@ fn where_causes_cannot_be_known_a_volume_with_tenants_is_not_run_and_not_formatt
 }
 
 /// Broken on purpose and seen red: every refusal ends with 1.
+/// Promise: tenants-refused.
 #[test]
 fn what_a_tenant_cannot_be_promised_is_refused_and_its_command_does_not_start() {
     let Some(site) = agent_site() else { return };
@@ -312,6 +321,7 @@ fn what_a_tenant_cannot_be_promised_is_refused_and_its_command_does_not_start() 
 }
 
 /// As `env`, `nohup` and `timeout` end. Planted break that was seen red: every failure of its own is 1.
+/// Promise: tenants-run-exit-code.
 #[test]
 fn run_ends_as_other_wrappers_do() {
     let code = |site: &Site, command: &[&str]| run(site, &[], command).output().unwrap().status.code();
@@ -330,6 +340,7 @@ fn run_ends_as_other_wrappers_do() {
 }
 
 /// Broken on purpose and seen red: what the filter cannot is said of the program; arguments have to be texts.
+/// Promise: tenants-refused.
 #[test]
 fn a_command_behind_a_filter_cannot_start_another_and_its_arguments_may_be_anything() {
     use std::os::unix::ffi::OsStrExt;
@@ -353,6 +364,7 @@ fn a_command_behind_a_filter_cannot_start_another_and_its_arguments_may_be_anyth
 
 /// Directories in memory are named after state directories, and two may have one name. Broken on purpose and seen red:
 /// the second agent takes it away.
+/// Promise: tenants-second-agent.
 #[test]
 fn an_agents_gates_are_left_to_it_by_who_comes_second() {
     let Some(site) = agent_site() else { return };

@@ -51,6 +51,7 @@ fn a_file_system_is_made_once_kept_and_detached_in_order() {
     daemon.stop();
 }
 
+/// Promise: encrypted-mount.
 #[test]
 fn an_encrypted_volume_that_is_empty_is_formatted_and_its_files_are_nowhere_to_be_read() {
     if let Some(why) = why_no_mounts() {
@@ -95,6 +96,7 @@ fn a_read_only_volume_is_mounted_read_only() {
     assert!(std::fs::read(site.path("db.img")).unwrap() == before, "not a byte of the volume changed");
 }
 
+/// Promise: mount-kill.
 #[test]
 fn after_a_kill_the_next_one_recovers_and_what_was_synced_is_there() {
     if let Some(why) = why_no_mounts() {
@@ -116,6 +118,7 @@ fn after_a_kill_the_next_one_recovers_and_what_was_synced_is_there() {
     assert_eq!(mounts_below(site.folder.path()), [""; 0]);
 }
 
+/// Promise: mount-half-way.
 #[test]
 fn a_failure_half_way_undoes_what_was_done() {
     if let Some(why) = why_no_mounts() {
@@ -138,6 +141,7 @@ fn a_failure_half_way_undoes_what_was_done() {
 /// Outcome: data in the middle of a file, far from both ends, keeps the volume from being formatted.
 ///
 /// Planted break, seen red: what the file has in between is not read.
+/// Promise: notes-devices-in-use.
 #[test]
 fn data_in_the_middle_is_not_formatted_over() {
     if let Some(why) = why_no_mounts() {

@@ -224,6 +224,7 @@ fn a_successor_of_a_killed_daemon_serves_on_the_same_sockets() {
     daemon.stop();
 }
 
+/// Promise: volume-refused.
 #[test]
 fn a_volume_that_cannot_be_opened_is_named_with_its_line_and_nothing_is_left() {
     let site = Site::of_normal_user(

@@ -75,6 +75,7 @@ impl Drop for Connected {
 }
 
 /// Planted break that was seen red: a client that did not ask for block sizes keeps to them all the same.
+/// Promise: nbd-stock-client.
 #[test]
 fn a_file_system_is_made_mounted_and_found_again_on_volumes_of_either_block_size() {
     if let Some(why) = why_not() {

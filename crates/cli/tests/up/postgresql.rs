@@ -197,6 +197,7 @@ fn while_an_index_is_made(server: &Server<'_>) {
     assert!(making.0.try_wait().unwrap().is_none(), "it is still being made");
 }
 
+/// Promise: classes-postgresql.
 #[test]
 fn each_file_of_a_real_server_has_its_class_after_ddl_too() {
     let Some((programs, user)) = installed() else {

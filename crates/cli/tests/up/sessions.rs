@@ -48,6 +48,7 @@ fn sessions(site: &Site) -> Vec<(String, String)> {
     of.filter(|(path, _)| path.starts_with("web/db/")).collect()
 }
 
+/// Promise: accounts-session, daemon-session-close-name.
 #[test]
 fn an_application_opens_a_session_connects_to_it_and_closes_it() {
     let site = Site::of_normal_user(ONE_VOLUME);
@@ -94,6 +95,7 @@ fn an_application_opens_a_session_connects_to_it_and_closes_it() {
     daemon.stop();
 }
 
+/// Promise: accounts-session.
 #[test]
 fn what_cannot_have_a_session_is_told() {
     let site = Site::of_normal_user(ONE_VOLUME);
@@ -113,6 +115,7 @@ fn what_cannot_have_a_session_is_told() {
 /// Names stand in tables. Longer ones than a request may be are refused as such, and not as a request that is too long.
 ///
 /// Broken on purpose and seen red: any name of a tenant is taken; only the daemon looks at names.
+/// Promise: accounts-session.
 #[test]
 fn a_name_that_does_not_fit_a_table_is_refused_in_a_line() {
     let site = Site::of_normal_user(ONE_VOLUME);
@@ -150,6 +153,7 @@ fn a_name_that_does_not_fit_a_table_is_refused_in_a_line() {
 }
 
 /// Broken on purpose and seen red: what a session is opened with counts as a pool.
+/// Promise: accounts-session.
 #[test]
 fn a_session_holds_no_pools() {
     let site = Site::of_normal_user(ONE_VOLUME);
@@ -170,6 +174,7 @@ fn a_session_holds_no_pools() {
     daemon.stop();
 }
 
+/// Promise: accounts-session.
 #[test]
 fn a_volume_that_is_only_mounted_has_no_sessions() {
     if let Some(why) = why_no_mounts() {
@@ -201,6 +206,7 @@ fn say(stream: &UnixStream, request: &str) -> serde_json::Value {
 const TIED: &str =
     r#"{"command":"session_open","volume":"db","name":"tied","change":{"reserve":"150 runs/s"},"tied":true}"#;
 
+/// Promise: accounts-tied-session.
 #[test]
 fn a_session_that_is_tied_ends_with_the_connection_that_opened_it() {
     let site = Site::of_normal_user(ONE_VOLUME);
@@ -249,6 +255,7 @@ fn open_for(site: &Site, script: &str) -> Command {
     site.command(&[&open[..], &["--", "sh", "-c", script]].concat())
 }
 
+/// Promise: accounts-tied-session.
 #[test]
 fn a_session_for_a_command_ends_with_the_last_of_its_processes_also_by_kill_9() {
     let site = Site::of_normal_user(ONE_VOLUME);
@@ -313,6 +320,7 @@ export = "db/loader#1"
 }
 
 /// Planted break that was seen red: the daemon takes what its scheduler does not keep.
+/// Promise: schedulers-refused-promise.
 #[test]
 fn a_session_is_promised_nothing_that_the_scheduler_does_not_keep() {
     let site = Site::of_normal_user(ONE_VOLUME);

@@ -185,6 +185,7 @@ fn start<'rig>(rig: &'rig Rig, more: &[&str]) -> crate::support::Daemon<'rig> {
     rig.site.start(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
+/// Promise: tenants-steer.
 #[test]
 fn cgroups_are_limited_as_their_weights_and_limits_are_put_back() {
     let Some(rig) = Rig::new("shares") else { return };
@@ -237,6 +238,7 @@ fn cgroups_are_limited_as_their_weights_and_limits_are_put_back() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// Promise: tenants-steer.
 #[test]
 fn containers_come_and_go() {
     let Some(rig) = Rig::new("come") else { return };
@@ -260,6 +262,7 @@ fn containers_come_and_go() {
     assert_eq!((rig.limit("a", READ), rig.limit("b", READ)), (None, None));
 }
 
+/// Promise: tenants-steer-refused.
 #[test]
 fn what_is_unknown_is_told_in_a_line() {
     let Some(rig) = Rig::new("unknown") else { return };
@@ -283,6 +286,7 @@ fn what_is_unknown_is_told_in_a_line() {
 }
 
 /// Where there is no controller of version 2, too: files with its names and formats, and counters that grow.
+/// Promise: tenants-steer.
 #[test]
 fn version_2_is_told_in_its_own_files() {
     let Some(rig) = Rig::new("second") else { return };

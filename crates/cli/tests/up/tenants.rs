@@ -95,6 +95,7 @@ fn a_command_beyond_its_limit_waits_and_its_session_ends_with_it() {
     });
 }
 
+/// Promise: tenants-run-direct.
 #[test]
 fn a_command_is_itself_to_whoever_started_it() {
     let Some(site) = site() else { return };
@@ -135,6 +136,7 @@ while :; do sleep 1; done
 ";
 
 /// `script` gives `plimsoll run` a terminal, and types into it what it reads.
+/// Promise: tenants-run-direct.
 #[test]
 fn a_command_has_the_terminal_of_whoever_started_it() {
     let Some(site) = site() else { return };

@@ -74,6 +74,7 @@ fn write(disk: &Disk<'_>, name: &str, mib: u64, conversion: &str) -> u32 {
     dd.id()
 }
 
+/// Promise: tags-why.
 #[test]
 fn who_dirtied_a_file_is_named_and_not_the_thread_that_wrote_it_back() {
     for kind in ["ext4", "xfs"] {
@@ -111,6 +112,7 @@ fn who_dirtied_a_file_is_named_and_not_the_thread_that_wrote_it_back() {
 
 /// Its space comes back at once, also where nothing more is written. Broken on purpose and seen red: files are closed
 /// when others are asked for.
+/// Promise: tags-why-files.
 #[test]
 fn a_file_that_is_deleted_is_not_kept() {
     let Some(site) = site() else { return };

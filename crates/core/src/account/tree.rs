@@ -242,6 +242,7 @@ mod tests {
         Allocation { reserve: Rate::DevicePercent(percent), ..Allocation::default() }
     }
 
+    /// Promise: accounts-refusal.
     #[test]
     fn a_refusal_says_by_how_much() {
         let mut tree = AccountTree::new(device());
@@ -352,6 +353,7 @@ mod tests {
 
     proptest! {
         /// Whatever is opened, changed and closed: no account's members are promised more than it has.
+        /// Promise: accounts-fit.
         #[test]
         fn reserves_always_fit(steps in proptest::collection::vec((0u8..3, 0u32..12, 0.0f64..60.0), 1..80)) {
             let mut tree = AccountTree::new(device());

@@ -9,12 +9,14 @@
 //! [`SOURCES`] has the function that makes each block. `TIDY=write cargo test -p plimsoll-core --test tidy generated`
 //! writes what the functions make into the pages.
 
+use super::figures::table;
 use super::literals::{entries, value};
 use super::tree::{Text, find, house, root};
 use std::{env, fs};
 
 const START: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
+const FIGURES: &str = "docs/figures.md";
 
 struct Source {
     page: &'static str,
@@ -23,7 +25,20 @@ struct Source {
 }
 
 /// Every generated block.
-const SOURCES: &[Source] = &[Source { page: "docs/schedulers/README.md", name: "schedulers/rules", make: rules }];
+const SOURCES: &[Source] = &[
+    Source { page: "docs/schedulers/README.md", name: "schedulers/rules", make: rules },
+    Source { page: FIGURES, name: "figures/split", make: |texts| table(texts, "split") },
+    Source { page: FIGURES, name: "figures/wdt", make: |texts| table(texts, "wdt") },
+    Source { page: FIGURES, name: "figures/zygaria", make: |texts| table(texts, "zygaria") },
+    Source { page: FIGURES, name: "figures/dss", make: |texts| table(texts, "dss") },
+    Source { page: FIGURES, name: "figures/wafl", make: |texts| table(texts, "wafl") },
+    Source { page: FIGURES, name: "figures/devices", make: |texts| table(texts, "devices") },
+    Source { page: FIGURES, name: "figures/live-zygaria", make: |texts| table(texts, "live-zygaria") },
+    Source { page: FIGURES, name: "figures/live-wdt", make: |texts| table(texts, "live-wdt") },
+    Source { page: FIGURES, name: "figures/live-split", make: |texts| table(texts, "live-split") },
+    Source { page: FIGURES, name: "figures/live-dss", make: |texts| table(texts, "live-dss") },
+    Source { page: FIGURES, name: "figures/live-kernel", make: |texts| table(texts, "live-kernel") },
+];
 
 /// The rule of each scheduler, and whether law 6 is its law.
 fn rules(texts: &[Text]) -> String {

@@ -5,8 +5,8 @@
 //! | --- | --- |
 //! | files and crates | `lengths`, `crate_floors`, `folder_floors`, `circles`, `unsafe_code` |
 //! | types | `impls`, `fields`, `type_names` |
-//! | texts | `comments`, `words` with `pronouns`, `machine_paths` |
-//! | pages | `registries`, `promises`, `generated`, `code_paths` |
+//! | texts | `comments`, `words` with `pronouns`, `terms`, `machine_paths` |
+//! | pages | `registries`, `promises`, `generated`, `figures`, `code_paths` |
 //!
 //! The rules share `tree`, which reads files; `lexer`, `krate`, `facts` and `literals`, which read Rust; and
 //! `exceptions`, which has the breaks that are still allowed.
@@ -18,6 +18,7 @@ mod crate_floors;
 mod exceptions;
 mod facts;
 mod fields;
+mod figures;
 mod folder_floors;
 mod generated;
 mod impls;
@@ -29,6 +30,7 @@ mod machine_paths;
 mod promises;
 mod pronouns;
 mod registries;
+mod terms;
 mod tree;
 mod type_names;
 mod unsafe_code;

@@ -1,137 +1,229 @@
-//! Each promise names the tests that prove it, and both know each other by the promise's id.
+//! Each promise names the tests that prove it, and each of these tests names the promise's id.
 //!
-//! Promises stand in `PROMISES.md` and in pages below `docs/promises`, one row each:
+//! Promises stand on pages below `docs/promises`, one row each. An id begins with the name of its page:
 //!
 //! ```text
-//! | P-cache-12 | A flushed write survives a power failure | `crates/cache/tests/crash.rs: a_flushed_write_survives` |
+//! | id | promise | proof |
+//! | --- | --- | --- |
+//! | cache-kill | After kill -9 each block has ... | `crates/cli/tests/up/cache.rs: after_a_kill_each_block_...` |
 //! ```
 //!
-//! The id is `P-`, the room and a number. The doc comment of each test that a row names must name the row's id, and
-//! every id in a doc comment must have a row. A row without an id needs only tests that exist.
+//! Below the table a list may say more of single promises: "- `cache-kill`: ...".
+//!
+//! A test names the ids in a line of its doc comment: `Promise: cache-kill, cache-flush.` A row of a scenario and a
+//! target of the `Makefile` name them in such a comment in the line above. `TIDY=write cargo test -p plimsoll-core
+//! --test tidy promises` writes the proofs that name an id into the row of the id.
 
 use super::lexer::{Kind, pieces};
-use super::tree::{Text, find, house};
-use std::collections::{BTreeMap, BTreeSet};
+use super::tree::{Text, find, house, root};
+use std::collections::BTreeMap;
+use std::{env, fs};
 
-/// Characters of a promise that has an id.
+/// Characters of a promise.
 const PROMISE_CHARACTERS_MAX: usize = 160;
+/// Words of a promise; numbers and signs alone do not count.
+const PROMISE_WORDS_MAX: usize = 25;
+/// The page that links the pages of promises.
+const DOOR: &str = "PROMISES.md";
+const FOLDER: &str = "docs/promises/";
+const HEAD: &str = "| id | promise | proof |";
+const NAMING: &str = "Promise: ";
+const UNTESTED: &str = "*not yet tested*";
+/// The proof of a comment that stands above no test, row or target.
+const NOTHING: &str = "nothing";
 
 struct Row<'t> {
     page: &'t str,
-    id: Option<&'t str>,
+    /// The line as it stands on the page.
+    line: &'t str,
+    id: &'t str,
     promise: &'t str,
-    proof: &'t str,
+    proofs: Vec<&'t str>,
 }
 
-fn is_page(path: &str) -> bool {
-    path == "PROMISES.md" || (path.starts_with("docs/promises/") && path.ends_with(".md"))
+/// A place that names an id: a test, a row of a scenario or a target.
+struct Naming {
+    id: String,
+    /// As rows have it: `FILE: FUNCTION` or `make TARGET`.
+    proof: String,
+    /// The file and line with the id.
+    place: String,
+}
+
+fn pages(texts: &[Text]) -> impl Iterator<Item = &Text> {
+    texts.iter().filter(|text| text.path.starts_with(FOLDER) && text.path.ends_with(".md"))
 }
 
 fn rows(texts: &[Text]) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
-    for text in texts.iter().filter(|text| is_page(&text.path)) {
-        let mut is_head = true;
-        for line in text.text.lines() {
-            let Some(line) = line.strip_prefix("| ") else {
-                is_head = true;
-                continue;
-            };
-            if std::mem::take(&mut is_head) || line.starts_with("---") {
-                continue;
+    for page in pages(texts) {
+        let mut is_in_table = false;
+        for line in page.text.lines() {
+            is_in_table = line == HEAD || (is_in_table && line.starts_with('|'));
+            let mut cells = line.trim_matches('|').splitn(3, '|').map(str::trim);
+            let (Some(id), Some(promise), Some(proofs)) = (cells.next(), cells.next(), cells.next()) else { continue };
+            if is_in_table && line != HEAD && !id.starts_with("---") {
+                let proofs = proofs.split("<br>").map(|proof| proof.trim().trim_matches('`')).collect();
+                rows.push(Row { page: &page.path, line, id, promise, proofs });
             }
-            let (before, proof) = line.trim_end().trim_end_matches('|').rsplit_once('|').unwrap_or(("", line));
-            let (id, promise) = match before.split_once('|') {
-                Some((id, promise)) if ids(id).iter().any(|found| *found == id.trim()) => (Some(id.trim()), promise),
-                _ => (None, before),
-            };
-            rows.push(Row { page: &text.path, id, promise: promise.trim(), proof: proof.trim() });
         }
     }
     rows
 }
 
-/// Ids of promises in `text`: `P-`, a room in small letters, `-`, a number.
-fn ids(text: &str) -> Vec<&str> {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_');
-    let is_id = |word: &&str| {
-        let parts = word.strip_prefix("P-").and_then(|rest| rest.rsplit_once('-'));
-        parts.is_some_and(|(room, number)| {
-            let is_room = !room.is_empty() && room.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | '-'));
-            is_room && !number.is_empty() && number.chars().all(|c| c.is_ascii_digit())
-        })
-    };
-    words.filter(is_id).collect()
+/// The ids in `comment`, if it is one that names promises.
+fn ids(comment: &str, mark: &str) -> Vec<String> {
+    let named = comment.trim().strip_prefix(mark).and_then(|text| text.trim_start().strip_prefix(NAMING));
+    let ids = named.into_iter().flat_map(|ids| ids.trim_end().trim_end_matches('.').split(','));
+    ids.map(|id| id.trim().to_owned()).collect()
 }
 
-/// The doc comment of the function, and whether there is one of this name at all.
-fn doc_of(text: &str, function: &str) -> Option<String> {
-    let start = text.find(&format!("fn {function}("))?;
-    let above = text[..start].lines().rev().skip(usize::from(!text[..start].ends_with('\n')));
-    let lines = above.map(str::trim).take_while(|line| line.starts_with("///") || line.starts_with("#["));
-    Some(lines.collect::<Vec<_>>().join("\n"))
+/// The name behind the first `fn` of a piece of code.
+fn function(code: &str) -> Option<&str> {
+    let (_, rest) = code.split_once("fn ")?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+/// Every place that names ids, in the order of paths.
+fn namings(texts: &[Text]) -> Vec<Naming> {
+    let mut namings = Vec::new();
+    let mut push = |text: &Text, waiting: &mut Vec<(String, usize)>, proof: String| {
+        namings.extend(waiting.drain(..).map(|(id, line)| Naming {
+            id,
+            proof: proof.clone(),
+            place: format!("{}:{line}", text.path),
+        }));
+    };
+    for text in texts.iter().filter(|text| text.text.contains(NAMING)) {
+        let mut waiting = Vec::new();
+        if text.path.ends_with(".rs") {
+            for piece in pieces(&text.text) {
+                if piece.kind == Kind::Doc {
+                    waiting.extend(ids(piece.text, "///").into_iter().map(|id| (id, piece.line)));
+                } else if let Some(name) = function(piece.text).filter(|_| piece.kind == Kind::Code) {
+                    push(text, &mut waiting, format!("{}: {name}", text.path));
+                }
+            }
+        } else if text.path.starts_with("scenarios/") || text.path == "Makefile" {
+            for (index, line) in text.text.lines().enumerate() {
+                waiting.extend(ids(line, "#").into_iter().map(|id| (id, index + 1)));
+                if line.starts_with('#') {
+                    continue;
+                }
+                let row = line.strip_prefix('[').and_then(|row| row.strip_suffix(']'));
+                let proof = match (row, line.split_once(':')) {
+                    (Some(row), _) => format!("{}: {row}", text.path),
+                    (None, Some((target, _))) if text.path == "Makefile" => format!("make {target}"),
+                    _ => NOTHING.to_owned(),
+                };
+                push(text, &mut waiting, proof);
+            }
+        }
+        push(text, &mut waiting, NOTHING.to_owned());
+    }
+    namings
+}
+
+/// Whether the file of `proof` is there and has its test, row or target.
+fn is_there(texts: &[Text], proof: &str) -> bool {
+    if let Some(target) = proof.strip_prefix("make ") {
+        return find(texts, "Makefile").is_some_and(|text| text.lines().any(|l| l.starts_with(&format!("{target}:"))));
+    }
+    proof.split_once(": ").is_some_and(|(file, name)| {
+        let text = find(texts, file).unwrap_or("");
+        text.contains(&format!("fn {name}(")) || text.contains(&format!("\n[{name}]\n"))
+    })
+}
+
+/// Pages and the ids that a line of a list below the table begins with.
+fn explained(texts: &[Text]) -> Vec<(&str, &str)> {
+    let mut explained = Vec::new();
+    for page in pages(texts) {
+        let lines = page.text.lines().filter_map(|line| line.strip_prefix("- `")?.split_once("`: "));
+        explained.extend(lines.flat_map(|(ids, _)| ids.split("`, `")).map(|id| (&*page.path, id)));
+    }
+    explained
+}
+
+fn is_id(id: &str, page: &str) -> bool {
+    let room = page.trim_start_matches(FOLDER).trim_end_matches(".md");
+    let name = id.strip_prefix(room).and_then(|rest| rest.strip_prefix('-')).unwrap_or("");
+    let is_part = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    name.split('-').all(is_part)
 }
 
 fn complaints(texts: &[Text]) -> Vec<String> {
+    let (rows, namings) = (rows(texts), namings(texts));
     let mut complaints = Vec::new();
     let mut known = BTreeMap::new();
-    for row in rows(texts) {
-        let place = format!("{}: {}", row.page, row.id.unwrap_or(row.promise));
-        if let Some(id) = row.id {
-            if let Some(other) = known.insert(id, row.page) {
-                complaints.push(format!("{place}: {other} has a promise of this id"));
-            }
-            let characters = row.promise.chars().count();
-            if characters > PROMISE_CHARACTERS_MAX {
-                complaints.push(format!("{place}: {characters} characters, allowed are {PROMISE_CHARACTERS_MAX}"));
-            }
+    for Row { page, id, promise, proofs, .. } in &rows {
+        let place = format!("{page}: {id}");
+        if !is_id(id, page) {
+            complaints
+                .push(format!("{place}: an id is the page's name and small letters, digits and hyphens behind it"));
         }
-        let is_command = ["*not yet tested*", "`make ", "`bench"].iter().any(|start| row.proof.starts_with(start));
-        for test in row.proof.split("<br>").filter(|_| !is_command) {
-            let Some((file, function)) = test.trim().trim_matches('`').split_once(": ") else {
-                complaints.push(format!("{place}: no test, but {test}"));
-                continue;
-            };
-            let text = find(texts, file).unwrap_or("");
-            let is_found = if file.starts_with("scenarios/") {
-                text.contains(&format!("[{function}]\n"))
-            } else {
-                doc_of(text, function).is_some()
-            };
-            if !is_found {
-                complaints.push(format!("{place}: {file} has no {function}"));
-            } else if let Some(id) = row.id.filter(|_| file.ends_with(".rs"))
-                && !ids(&doc_of(text, function).unwrap_or_default()).contains(&id)
-            {
-                complaints.push(format!("{place}: the doc comment of {function} in {file} does not name {id}"));
-            }
+        if let Some(other) = known.insert(*id, *page) {
+            complaints.push(format!("{place}: {other} has a promise of this id"));
+        }
+        let characters = promise.chars().count();
+        if !(1..=PROMISE_CHARACTERS_MAX).contains(&characters) {
+            complaints.push(format!("{place}: {characters} characters, allowed are 1 to {PROMISE_CHARACTERS_MAX}"));
+        }
+        let words = promise.split_whitespace().filter(|word| word.contains(char::is_alphabetic)).count();
+        if words > PROMISE_WORDS_MAX {
+            complaints.push(format!("{place}: {words} words, allowed are {PROMISE_WORDS_MAX}"));
+        }
+        let naming: Vec<&str> = namings.iter().filter(|naming| naming.id == *id).map(|naming| &*naming.proof).collect();
+        if *proofs == [UNTESTED] && naming.is_empty() {
+            continue;
+        }
+        for proof in proofs.iter().filter(|proof| !naming.contains(proof)) {
+            let what = if is_there(texts, proof) { "does not name it" } else { "is not there" };
+            complaints.push(format!("{place}: the proof {proof} {what}"));
+        }
+        for proof in naming.iter().filter(|proof| !proofs.contains(proof)) {
+            complaints.push(format!("{place}: {proof} names it and is missing in the row"));
         }
     }
-    complaints.extend(unknown_ids(texts, &known));
+    let unknown = namings.iter().filter(|naming| !known.contains_key(&*naming.id));
+    complaints.extend(unknown.map(|naming| format!("{}: no page has a promise {}", naming.place, naming.id)));
+    for (page, id) in explained(texts).into_iter().filter(|(page, id)| known.get(id) != Some(page)) {
+        complaints.push(format!("{page}: a sentence explains {id}, and the page has no such promise"));
+    }
+    let door = find(texts, DOOR).unwrap_or("");
+    let unlinked = pages(texts).filter(|page| !door.contains(&format!("({})", page.path)));
+    complaints.extend(unlinked.map(|page| format!("{DOOR} does not link {}", page.path)));
     complaints
 }
 
-/// Ids in doc comments that no page has.
-fn unknown_ids(texts: &[Text], known: &BTreeMap<&str, &str>) -> BTreeSet<String> {
-    let mut unknown = BTreeSet::new();
-    // The rule's own description has an example of an id.
-    for text in texts.iter().filter(|text| text.path.ends_with(".rs") && !text.path.ends_with("tidy/promises.rs")) {
-        if !text.text.contains("P-") {
-            continue;
-        }
-        for piece in pieces(&text.text).into_iter().filter(|piece| piece.kind == Kind::Doc) {
-            for id in ids(piece.text).into_iter().filter(|id| !known.contains_key(id)) {
-                unknown.insert(format!("{}:{}: no page has a promise {id}", text.path, piece.line));
-            }
+/// The pages with the proofs of each row that name its id. A listed proof that is there and does not name it stays, so
+/// that no proof is lost with a line of a comment.
+fn renewed(texts: &[Text]) -> Vec<Text> {
+    let namings = namings(texts);
+    let mut renewed: Vec<Text> =
+        texts.iter().map(|text| Text { path: text.path.clone(), text: text.text.clone() }).collect();
+    for Row { page, line, id, promise, proofs } in rows(texts) {
+        let naming: Vec<&str> = namings.iter().filter(|naming| naming.id == id).map(|naming| &*naming.proof).collect();
+        let mute = proofs.into_iter().filter(|proof| !naming.contains(proof) && is_there(texts, proof));
+        let all: Vec<String> = naming.iter().copied().chain(mute).map(|proof| format!("`{proof}`")).collect();
+        if let Some(page) = renewed.iter_mut().find(|text| text.path == page && !all.is_empty()) {
+            page.text = page.text.replace(line, &format!("| {id} | {promise} | {} |", all.join("<br>")));
         }
     }
-    unknown
+    renewed
 }
 
 #[test]
 fn every_promise_names_tests_that_exist_and_that_name_it() {
-    assert!(rows(house()).len() > 10, "the table of promises was not found");
-    let complaints = complaints(house());
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(rows(house()).len() > 100, "the tables of promises were not found");
+    let complaints = if env::var_os("TIDY").is_some_and(|what| what == "write") {
+        let renewed = renewed(house());
+        pages(&renewed).for_each(|page| fs::write(root().join(&page.path), &page.text).unwrap());
+        complaints(&renewed)
+    } else {
+        complaints(house())
+    };
+    assert!(complaints.is_empty(), "{}\nTIDY=write renews the proofs of rows", complaints.join("\n"));
 }
 
 #[cfg(test)]
@@ -139,47 +231,99 @@ mod tests {
     use super::*;
     use crate::tree::planted;
 
-    const TEST: &str = "/// Something, P-a-1 and\n/// P-b_c-22.\n#[test]\nfn good() {}\n\n#[test]\nfn mute() {}\n";
+    const TEST: &str = "/// Something.\n/// Promise: a-one, a-two-2.\n#[test]\n#[cfg(feature = \"x\")]\nfn good() {}\n\n\
+        #[test]\nfn mute() {}\n\n/// Promise: a-two-2.\n#[test]\nfn second() {}\n";
+    const SCENARIO: &str = "x = 1\n\n# Promise: a-three.\n[row.y]\nz = 2\n\n[row.mute]\n";
+    const MAKE: &str = "# Promise: a-three.\nacceptance: build\n\tx\nmute:\n";
+    const ROWS: &str = "| a-one | It holds | `t.rs: good` |\n| a-two-2 | It holds | `t.rs: good`<br>`t.rs: second` |\n\
+        | a-three | It holds | `make acceptance`<br>`scenarios/s.toml: row.y` |\n| a-four | It | *not yet tested* |";
 
-    fn complaints_of(rows: &str, test: &str) -> Vec<String> {
-        let page = format!("# Promises\n\n| id | promise | proof |\n| --- | --- | --- |\n{rows}\n");
-        complaints(&planted(&[("PROMISES.md", &page), ("t.rs", test), ("scenarios/s.toml", "[tenant]\n")]))
+    fn house_of(rows: &str, test: &str) -> Vec<Text> {
+        let page = format!("# A\n\n{HEAD}\n| --- | --- | --- |\n{rows}\n\n| b | c | d |\n| --- | --- | --- |\n");
+        planted(&[
+            (DOOR, "[a](docs/promises/a.md)"),
+            ("docs/promises/a.md", &page),
+            ("t.rs", test),
+            ("scenarios/s.toml", SCENARIO),
+            ("Makefile", MAKE),
+        ])
     }
 
     #[test]
     fn whole_rows_pass() {
-        let rows = "| P-a-1 | It holds | `t.rs: good`<br>`scenarios/s.toml: tenant` |\n\
-            | P-b_c-22 | It holds | `t.rs: good` |\n| It holds | `t.rs: mute` |\n| It holds | `make acceptance` |";
-        assert!(complaints_of(rows, TEST).is_empty(), "{:?}", complaints_of(rows, TEST));
+        let complaints = complaints(&house_of(ROWS, TEST));
+        assert!(complaints.is_empty(), "{complaints:?}");
+    }
+
+    /// Planted breaks: proofs are not looked at, only proofs that are not there are found, an empty text or one of 161
+    /// characters or 26 words passes, sentences below the table are not looked at; each red.
+    #[test]
+    fn planted_rows_that_break_a_rule_are_found() {
+        let long = "x".repeat(PROMISE_CHARACTERS_MAX + 1);
+        let cases = [
+            ("| a-five | It holds | `t.rs: gone` |", "a-five: the proof t.rs: gone is not there"),
+            ("| a-five | It holds | `nowhere.rs: good` |", "a-five: the proof nowhere.rs: good is not there"),
+            (
+                "| a-five | It holds | `scenarios/s.toml: row.gone` |",
+                "a-five: the proof scenarios/s.toml: row.gone is not there",
+            ),
+            ("| a-five | It holds | `make gone` |", "a-five: the proof make gone is not there"),
+            ("| a-five | It holds | by hand |", "a-five: the proof by hand is not there"),
+            ("| a-five | It holds | `t.rs: mute` |", "a-five: the proof t.rs: mute does not name it"),
+            ("| a-five | It holds | `t.rs: good` |", "a-five: the proof t.rs: good does not name it"),
+            (
+                "| a-five | It holds | `scenarios/s.toml: row.mute` |",
+                "a-five: the proof scenarios/s.toml: row.mute does not name it",
+            ),
+            ("| a-five | It holds | `make mute` |", "a-five: the proof make mute does not name it"),
+            ("| a-one | Again | `t.rs: good` |", "a-one: docs/promises/a.md has a promise of this id"),
+            (&*format!("| a-five | {long} | {UNTESTED} |"), "a-five: 161 characters, allowed are 1 to 160"),
+            ("| a-five |  | *not yet tested* |", "a-five: 0 characters, allowed are 1 to 160"),
+        ];
+        for (row, complaint) in cases {
+            let complaint = format!("docs/promises/a.md: {complaint}");
+            assert_eq!(complaints(&house_of(&format!("{ROWS}\n{row}"), TEST)), [complaint]);
+        }
+        let words = format!("{ROWS}\n| a-five | {} | {UNTESTED} |", "a ".repeat(PROMISE_WORDS_MAX + 1) + "1 %");
+        assert_eq!(complaints(&house_of(&words, TEST)), ["docs/promises/a.md: a-five: 26 words, allowed are 25"]);
+        let list = format!("{ROWS}\n\n- `a-one`, `a-nine`: It.\n- `x`\n- a-ten: no.");
+        let expected = ["docs/promises/a.md: a sentence explains a-nine, and the page has no such promise"];
+        assert_eq!(complaints(&house_of(&list, TEST)), expected);
+        for id in ["b-five", "a", "a-", "a-Five", "a-five_six", "a five", "a--five"] {
+            let complaints = complaints(&house_of(&format!("{ROWS}\n| {id} | It holds | {UNTESTED} |"), TEST));
+            assert_eq!(complaints.len(), 1, "{id}: {complaints:?}");
+            assert!(complaints[0].contains("an id is the page's name"), "{complaints:?}");
+        }
+    }
+
+    /// Planted breaks: unknown ids pass, a test that a row does not list passes; each red.
+    #[test]
+    fn planted_ids_that_no_row_has_are_found() {
+        let unknown = format!("{TEST}/// Promise: a-nine.\n#[test]\nfn f() {{}}\n");
+        assert_eq!(complaints(&house_of(ROWS, &unknown)), ["t.rs:13: no page has a promise a-nine"]);
+        let untested = ROWS.replace("`t.rs: good` |\n| a-two", "*not yet tested* |\n| a-two");
+        let named = complaints(&house_of(&untested, TEST));
+        assert!(named.contains(&"docs/promises/a.md: a-one: t.rs: good names it and is missing in the row".to_owned()));
+        let unlisted = ROWS.replace("<br>`t.rs: second`", "");
+        let expected = ["docs/promises/a.md: a-two-2: t.rs: second names it and is missing in the row"];
+        assert_eq!(complaints(&house_of(&unlisted, TEST)), expected);
+        let nowhere = TEST.replace("fn second", "struct Second");
+        assert!(complaints(&house_of(ROWS, &nowhere)).iter().any(|complaint| complaint.contains("nothing names it")));
     }
 
     #[test]
-    fn planted_breaks_are_found() {
-        let good = "| P-a-1 | It holds | `t.rs: good` |\n| P-b_c-22 | It holds | `t.rs: good` |\n";
-        let long = "x".repeat(161);
-        let long_row = format!("| P-a-3 | {long} | `make x` |");
-        let cases = [
-            ("| It holds | `t.rs: gone` |", "PROMISES.md: It holds: t.rs has no gone"),
-            ("| It holds | `scenarios/s.toml: gone` |", "PROMISES.md: It holds: scenarios/s.toml has no gone"),
-            ("| It holds | `nowhere.rs: good` |", "PROMISES.md: It holds: nowhere.rs has no good"),
-            ("| It holds | by hand |", "PROMISES.md: It holds: no test, but by hand"),
-            (
-                "| P-a-2 | It holds | `t.rs: mute` |",
-                "PROMISES.md: P-a-2: the doc comment of mute in t.rs does not name P-a-2",
-            ),
-            (
-                "| P-a-2 | It holds | `t.rs: good` |",
-                "PROMISES.md: P-a-2: the doc comment of good in t.rs does not name P-a-2",
-            ),
-            ("| P-a-1 | Again | `t.rs: good` |", "PROMISES.md: P-a-1: PROMISES.md has a promise of this id"),
-            (&long_row, "PROMISES.md: P-a-3: 161 characters, allowed are 160"),
-        ];
-        for (row, complaint) in cases {
-            assert_eq!(complaints_of(&format!("{good}{row}"), TEST), [complaint]);
-        }
-        assert_eq!(
-            complaints_of(good, &format!("{TEST}/// P-x-9\nfn f() {{}}")),
-            ["t.rs:8: no page has a promise P-x-9"]
-        );
+    fn a_planted_page_without_a_link_is_found() {
+        let mut texts = house_of(ROWS, TEST);
+        texts.iter_mut().find(|text| text.path == DOOR).unwrap().text.clear();
+        assert_eq!(complaints(&texts), ["PROMISES.md does not link docs/promises/a.md"]);
+    }
+
+    /// Planted breaks: rows stay as they are, a proof that lost its line is taken out; each red.
+    #[test]
+    fn proofs_are_written_from_the_tests_that_name_an_id() {
+        let stale = ROWS.replace("`t.rs: good`<br>`t.rs: second`", "`moved.rs: good`<br>`t.rs: mute`");
+        let renewed = renewed(&house_of(&stale.replace("`make acceptance`<br>", ""), TEST));
+        let expected = ROWS.replace("`t.rs: second`", "`t.rs: second`<br>`t.rs: mute`");
+        assert_eq!(find(&renewed, "docs/promises/a.md"), find(&house_of(&expected, TEST), "docs/promises/a.md"));
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Folders that hold products, corpora or another program's files.
-const SKIPPED: &[&str] = &["target", ".git", "corpus", "artifacts"];
-const ENDINGS: &[&str] = &[".rs", ".md", ".toml", ".sh", ".c", ".h", ".py", ".ts", ".java", "Makefile", "run"];
+const SKIPPED: &[&str] = &["target", ".git", "corpus", "artifacts", "results"];
+const ENDINGS: &[&str] = &[".rs", ".md", ".toml", ".json", ".sh", ".c", ".h", ".py", ".ts", ".java", "Makefile", "run"];
 
 /// One file of the repository, or one that a test plants.
 pub struct Text {

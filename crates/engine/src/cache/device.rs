@@ -280,6 +280,7 @@ mod tests {
     }
 
     /// Planted break that was seen red: a file is made as long, and no more.
+    /// Promise: notes-file-blocks.
     #[test]
     fn a_file_has_all_of_its_blocks_when_it_is_made_or_grown_and_keeps_what_is_in_it() {
         let directory = tempfile::tempdir().unwrap();
@@ -298,6 +299,7 @@ mod tests {
     /// On a file system in memory, which says at once that it has not so much.
     ///
     /// Planted breaks that were seen red: a file is made as long, and no more; what cannot be as long stays.
+    /// Promise: notes-file-blocks.
     #[test]
     fn a_file_for_which_there_is_no_room_is_refused_and_nothing_is_left_of_it() {
         let shared_memory = Path::new("/dev/shm");

@@ -206,6 +206,7 @@ mod tests {
     use super::*;
 
     /// Planted breaks that were seen red: an empty name is one; where a loop device begins is of no account.
+    /// Promise: notes-required-cache.
     #[test]
     fn a_device_is_known_by_what_it_says_of_itself_and_not_by_an_empty_word() {
         let directory = tempfile::tempdir().unwrap();
@@ -226,6 +227,7 @@ mod tests {
         assert_eq!(says("device/wwid", "naa.5\n").as_deref(), Some("naa.5"));
     }
 
+    /// Promise: notes-device-names.
     #[test]
     fn a_device_is_known_by_its_disk_then_by_its_partition_and_by_its_path_at_last() {
         let [one, other] = ["/dev/vda1", "/dev/vdb1"].map(Path::new);
@@ -255,6 +257,7 @@ mod tests {
         })
     }
 
+    /// Promise: notes-device-names.
     #[test]
     fn a_partition_has_the_uuid_of_its_entry_in_the_table() {
         let id: [u8; 16] = std::array::from_fn(|at| at as u8 + 1);
@@ -278,6 +281,7 @@ mod tests {
         assert_eq!(uuid_in(&[0; 100], 1, 512), None);
     }
 
+    /// Promise: notes-device-names.
     #[test]
     fn content_names_itself_where_it_has_a_uuid() {
         let id: [u8; 16] = std::array::from_fn(|at| at as u8 + 1);

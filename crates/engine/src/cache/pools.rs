@@ -31,6 +31,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Planted breaks that were seen red: numbers by place in the alphabet; the same for two that draw the same.
+    /// Promise: cache-pool-bound.
     #[test]
     fn numbers_are_different_and_stay_what_they_were_when_others_come() {
         let names: Vec<String> = (0..60).map(|number| format!("web/pool-{number}")).collect();

@@ -13,6 +13,7 @@ use tracing::{Subscriber, span};
 /// Two caches that are found have different seeds, and decide by them; one that is given is taken as it is.
 ///
 /// Planted breaks: none is drawn; what is drawn does not come to the configuration.
+/// Promise: cache-index-seed.
 #[test]
 fn each_cache_that_is_found_has_a_seed_of_its_own() {
     let directory = tempfile::tempdir().unwrap();
@@ -110,6 +111,7 @@ fn put_superblocks(settings: &CacheSettings, block: &[u8; BLOCK_BYTES]) {
 /// What was said before of an empty device at its path, that the cache is given up there, hid that it was elsewhere and might come back.
 ///
 /// Planted break that was seen red: what cannot be read is not that cache.
+/// Promise: notes-given-up, notes-required-cache.
 #[test]
 fn a_cache_is_not_said_to_be_given_up_if_it_may_be_there() {
     // Where a superblock's version stands.
@@ -184,6 +186,7 @@ impl Subscriber for Log {
 /// next start finds nothing amiss.
 ///
 /// Planted break that was seen red: only the code that is handed the cache says what was lost.
+/// Promise: notes-lost-cache.
 #[test]
 fn what_a_start_gives_up_is_told_though_it_fails_later() {
     let directory = tempfile::tempdir().unwrap();
@@ -212,6 +215,7 @@ fn what_a_start_gives_up_is_told_though_it_fails_later() {
 /// of the one is not given up for the other, and the line names the volume it belongs to.
 ///
 /// Planted break that was seen red: whatever is noted is forgotten.
+/// Promise: notes-required-cache.
 #[test]
 fn a_cache_that_is_noted_of_another_volume_is_not_forgotten() {
     let directory = tempfile::tempdir().unwrap();
@@ -231,6 +235,7 @@ fn a_cache_that_is_noted_of_another_volume_is_not_forgotten() {
 ///
 /// Planted breaks that were seen red: whatever is there makes room; a volume in memory has a name that no other has; a
 /// damaged cache is none.
+/// Promise: notes-made.
 #[test]
 fn a_start_never_makes_a_cache_where_one_of_another_volume_is() {
     let directory = tempfile::tempdir().unwrap();

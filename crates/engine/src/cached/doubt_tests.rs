@@ -61,6 +61,7 @@ fn ask(
 ///
 /// Planted breaks that were seen red: only the session that flushed is told; a write is told; a session that is gone
 /// has been told; the flush that failed has not.
+/// Promise: store-failed-flush.
 #[test]
 fn a_flush_that_the_slow_device_refused_fails_the_next_flush_of_every_session_once() {
     let directory = tempfile::tempdir().unwrap();

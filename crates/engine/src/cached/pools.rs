@@ -60,6 +60,7 @@ mod tests {
 
     /// Planted breaks that were seen red: only the session itself counts; a number that is given out anew stays the
     /// old account's.
+    /// Promise: cache-pool-bound.
     #[test]
     fn the_nearest_bound_counts_and_whoever_has_an_old_number_is_looked_up_anew() {
         let mut tree = AccountTree::new(device());

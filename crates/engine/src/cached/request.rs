@@ -248,6 +248,7 @@ mod tests {
         assert_eq!((part.block, part.from, part.to, part.start), (0, 512, 4096, 0));
     }
 
+    /// Promise: cache-places.
     #[test]
     fn whoever_waits_leaves_places_to_others() {
         let mut places = Places::new(128);

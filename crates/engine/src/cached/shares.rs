@@ -79,6 +79,7 @@ pub(super) mod tests {
 
     /// Two tenants at 3 : 1; the first has two connections at 1 : 2. Planted breaks that were seen red: a pool's
     /// weight counts once for each of its connections; a session that does not wait counts.
+    /// Promise: cache-weights.
     #[test]
     fn shares_are_by_weight_on_every_level_among_those_who_wait() {
         let mut tree = AccountTree::new(device());

@@ -201,6 +201,7 @@ mod tests {
     }
 
     /// Planted break that was seen red: a line that had a turn comes before the others again.
+    /// Promise: cache-line.
     #[test]
     fn whoever_had_no_turn_is_before_whoever_had_one() {
         let mut waiting = Waiting::default();
@@ -213,6 +214,7 @@ mod tests {
     }
 
     /// Planted break that was seen red: a session has one line.
+    /// Promise: cache-line.
     #[test]
     fn reads_do_not_stand_behind_writes_nor_behind_other_flushes() {
         let mut waiting = Waiting::default();
@@ -228,6 +230,7 @@ mod tests {
 
     /// Planted breaks that were seen red: a session that comes back begins where it was; a newcomer begins at the
     /// front.
+    /// Promise: cache-weights.
     #[test]
     fn turns_go_by_cost_and_who_comes_later_has_saved_up_nothing() {
         let mut waiting = Waiting::default();
@@ -310,6 +313,7 @@ mod tests {
     /// has half of the units, however many hits there are, and though the second had many hits itself.
     ///
     /// Planted breaks that were seen red: one clock for both, and that with a line that begins at the furthest of those that got something.
+    /// Promise: cache-one-at-a-time.
     #[test]
     fn hits_take_no_turn_from_a_line_that_waits_for_one() {
         let (hits, deep, single) = (AccountId(0), AccountId(1), AccountId(2));
@@ -338,6 +342,7 @@ mod tests {
         /// adds up what they got since both began to wait.
         ///
         /// Planted break that was seen red: a line begins at the furthest of those that got something.
+        /// Promise: cache-one-at-a-time.
         #[test]
         fn two_lines_that_wait_for_turns_get_what_their_costs_say(
             costs in prop::collection::vec(1u64..20, 4),

@@ -215,6 +215,7 @@ fn memory_is_bounded() {
     assert_eq!((world.slow.queued.len(), world.observed.left_out), (REQUESTS_MAX, 10));
 }
 
+/// Promise: tenants-past-gates.
 #[test]
 fn who_reads_past_its_gates_leaves_the_book_to_others() {
     let mut world = World::new();
@@ -238,6 +239,7 @@ fn who_reads_past_its_gates_leaves_the_book_to_others() {
     assert_eq!((world.slow.queued.len() as u32, world.observed.left_out), (READS_OWED_MAX + 2, beyond));
 }
 
+/// Promise: tenants-past-gates.
 #[test]
 fn a_trouble_is_told_again_when_it_was_over_and_does_not_flood_the_log() {
     let mut warning = Warning::default();

@@ -290,6 +290,7 @@ mod tests {
     proptest! {
         /// Planted breaks that were seen red: a claim does not wait for changes that wait; what is dropped is waited
         /// for.
+        /// Promise: nbd-any-bytes.
         #[test]
         fn whoever_waits_does_so_for_those_who_came_before(steps in prop::collection::vec(step(), 1..60)) {
             let (mut claims, mut list, mut now_running) = (Claims::default(), Vec::<Entry>::new(), Vec::<u64>::new());

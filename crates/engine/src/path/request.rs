@@ -282,6 +282,7 @@ mod tests {
     }
 
     /// Planted break: as many are under way as of one that has a buffer.
+    /// Promise: volume-unbuffered.
     #[test]
     fn what_has_no_buffer_is_cut_as_it_goes() {
         for operation in [Operation::WriteZeroes, Operation::Trim] {

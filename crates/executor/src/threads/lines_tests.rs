@@ -9,6 +9,7 @@ use proptest::prelude::*;
 proptest! {
     /// Against the queues of one thread, which are tried against a list. Broken on purpose and seen red: where no
     /// request has a deadline, the row of those with one does not end.
+    /// Promise: executor-queues.
     #[test]
     fn one_thread_takes_what_queues_of_its_own_would_give_it(
         // Where to, with a deadline or without, or taken from there; now and then no request has one for a while.

@@ -253,6 +253,7 @@ mod tests {
     /// A thread holds the memory of requests that have ended, once while a request is handed in and once while one
     /// ends. Broken on purpose and seen red: the thread that hands one in waits for the lock; a thread that
     /// has run one does.
+    /// Promise: volume-no-spinning.
     #[test]
     fn whoever_hands_in_a_request_or_has_run_one_does_not_wait_for_spare_memory() {
         let config = ExecutorConfig { threads: 1, rules: Rules::Adaptive, requests_max: 4, seed: 1 };

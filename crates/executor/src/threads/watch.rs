@@ -84,6 +84,7 @@ mod tests {
     }
 
     /// Planted breaks: it is told of at each look; another run of the same thread is taken for the same one.
+    /// Promise: executor-stuck.
     #[test]
     fn a_run_that_does_not_end_is_told_of_ever_more_seldom_and_its_end_once() {
         let mut watch = Watch::new(Span::from_secs(10));

@@ -88,6 +88,7 @@ proptest! {
 
     /// Broken on purpose and seen red: a gated call is allowed without its conditions; the rest is not allowed; a
     /// refused call is notified; what the profile logs is notified.
+    /// Promise: gates-profile.
     #[test]
     fn what_was_refused_is_refused_and_what_was_allowed_is_notified_or_allowed(
         profile in profiles(),
@@ -111,6 +112,7 @@ proptest! {
     }
 
     /// libseccomp keeps no two actions for the same arguments.
+    /// Promise: gates-profile.
     #[test]
     fn where_the_profile_does_not_contradict_itself_neither_does_the_merged_one(
         allowed in prop::sample::subsequence(&NAMES, 0..9),

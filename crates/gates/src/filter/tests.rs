@@ -123,6 +123,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     /// Broken on purpose and seen red: JGE for JGT at the descriptors, a jump that is one too long.
+    /// Promise: gates-filter.
     #[test]
     fn the_program_answers_as_described(filter in filters(), call in calls()) {
         prop_assert_eq!(run(&filter.program(), &call), expected(filter, &call));
@@ -180,6 +181,7 @@ const OLD_CHANGES: &[i64] = &[];
 const READS: &[i64] = &[libc::SYS_read, libc::SYS_pread64, libc::SYS_readv, libc::SYS_preadv, libc::SYS_preadv2];
 
 /// Broken on purpose and seen red: a table without `syncfs`, one without `rename`, one in which `unlink` is a write.
+/// Promise: gates-filter.
 #[test]
 fn every_call_that_must_not_pass_by_is_notified_with_its_class_and_no_other_is() {
     let changes = [CHANGES, OLD_CHANGES].concat();
@@ -204,6 +206,7 @@ fn every_call_that_must_not_pass_by_is_notified_with_its_class_and_no_other_is()
 }
 
 /// `STOOD_ASIDE` is a number of its own, too.
+/// Promise: gates-own-filter.
 #[test]
 fn the_shim_says_that_it_stood_aside_as_the_filter_reads_it() {
     let line = include_str!("../../shim/layout.h").lines().find_map(|line| line.strip_prefix("#define ASIDE_MARK 0x"));

@@ -59,6 +59,7 @@ mod tests {
 
     /// Broken on purpose and seen red: a budget for each; a turn that begins with the first; one that is heard to the
     /// end before the next.
+    /// Promise: gates-floods.
     #[test]
     fn however_many_flood_a_turn_has_its_looks_and_everybody_a_share_of_them() {
         const FLOODING: u64 = 61;

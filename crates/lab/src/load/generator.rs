@@ -290,6 +290,7 @@ mod tests {
 
     /// The server stops for one second of ten: a tenth of the requests come in that second, and wait half of it on
     /// average. A client that waits for answers before it sends sees one slow request.
+    /// Promise: lab-load-stops.
     #[test]
     fn a_server_that_stops_shows_however_few_requests_are_under_way() {
         for slots in [1, 4, 1000] {
@@ -304,6 +305,7 @@ mod tests {
         }
     }
 
+    /// Promise: lab-load-stops.
     #[test]
     fn as_many_are_sent_as_the_rate_says_though_the_server_is_slower() {
         for (service, slots) in [(Span::from_micros(10), 1000), (Span::from_millis(6), 8)] {

@@ -149,6 +149,7 @@ mod tests {
     use super::*;
 
     /// Planted break that was seen red: 0.0, as it was.
+    /// Promise: lab-null.
     #[test]
     fn json_has_null_for_what_was_not_measured() {
         let row = LoadRow::new(1.0, Span::from_secs(1), &LoadOutcome::default());

@@ -335,6 +335,7 @@ mod tests {
         }
     }
 
+    /// Promise: lab-replay-cache.
     #[test]
     fn hits_writes_and_the_syncers_work_are_counted() {
         let last = std::cell::Cell::new((0, 0));

@@ -17,6 +17,7 @@ fn column(rows: &[Vec<String>], number: usize) -> Vec<u64> {
 }
 
 /// Broken on purpose and seen red: an order has one line more.
+/// Promise: lab-tpch.
 #[test]
 fn tables_have_the_specifications_numbers_of_rows_and_columns() {
     let expected =
@@ -42,6 +43,7 @@ fn tables_have_the_specifications_numbers_of_rows_and_columns() {
 }
 
 /// Broken on purpose and seen red: a line's supplier is drawn from all suppliers.
+/// Promise: lab-tpch.
 #[test]
 fn what_a_row_refers_to_is_there() {
     let [parts, suppliers, customers] =
@@ -94,6 +96,7 @@ fn queries_find_what_they_look_for() {
 }
 
 /// Broken on purpose and seen red: streams that begin with the row's number alone.
+/// Promise: lab-tpch.
 #[test]
 fn equal_seeds_give_equal_bytes_and_others_others() {
     for name in Table::ALL {

@@ -29,6 +29,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Promise: iscsi-names.
     #[test]
     fn names_are_what_can_be_read() {
         for name in
@@ -49,6 +50,7 @@ mod tests {
     }
 
     proptest! {
+        /// Promise: iscsi-names.
         #[test]
         fn no_name_holds_what_steers_a_terminal(name in any::<String>()) {
             let has_some = name.chars().any(|letter| letter.is_control() || letter.is_whitespace());

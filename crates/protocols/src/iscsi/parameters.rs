@@ -142,6 +142,7 @@ mod tests {
     proptest! {
         /// Whatever comes in whatever order. Planted breaks that were seen red: the first burst is answered without a
         /// look at the burst; the pairs are taken in the order of the text.
+        /// Promise: iscsi-first-burst.
         #[test]
         fn a_first_burst_is_never_longer_than_a_burst(
             texts in prop::collection::vec(prop::collection::vec(pair(), 1..6), 1..5),
@@ -172,6 +173,7 @@ mod tests {
         }
     }
 
+    /// Promise: iscsi-first-burst.
     #[test]
     fn the_first_burst_is_answered_by_the_burst_wherever_it_stands() {
         for pairs in [

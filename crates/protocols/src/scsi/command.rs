@@ -290,6 +290,7 @@ mod tests {
     }
 
     /// Planted breaks that were seen red: the group of a command of 12 bytes is read from byte 6; UNMAP has none.
+    /// Promise: iscsi-group-number.
     #[test]
     fn the_group_stands_where_the_standard_has_it_and_nothing_else_is_the_class() {
         for &(name, before, length) in GROUPED {
@@ -309,6 +310,7 @@ mod tests {
     }
 
     /// The shortest reads and writes have no room for a group.
+    /// Promise: iscsi-group-number.
     #[test]
     fn a_command_of_six_bytes_is_unclassified() {
         for code in [0x08, 0x0a] {

@@ -204,6 +204,7 @@ mod tests {
 
     proptest! {
         /// Planted break that was seen red: what is written while it is being given back counts as given back.
+        /// Promise: iscsi-lba-status.
         #[test]
         fn what_counts_as_given_back_reads_as_zero_whatever_came_first(commands in commands()) {
             let mut events: Vec<(u8, usize, usize)> = Vec::new();
@@ -236,6 +237,7 @@ mod tests {
         }
     }
 
+    /// Promise: iscsi-compare-and-write.
     #[test]
     fn nobody_writes_where_somebody_compares() {
         let mut at_work = AtWork::default();

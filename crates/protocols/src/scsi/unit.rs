@@ -407,6 +407,7 @@ mod tests {
         blocks
     }
 
+    /// Promise: iscsi-lba-status.
     #[test]
     fn what_was_written_while_it_was_unmapped_is_mapped() {
         let geometry = Geometry { block_bytes: BLOCK as u32, blocks: 8, is_read_only: false, is_rotational: false };

@@ -260,6 +260,7 @@ fn idle_goes_when_nobody_else_wants_anything_and_real_time_before_all() {
 }
 
 /// Whatever the low priority owes, it goes on when the other has had eight times the lead (`docs/schedulers/afq.md`).
+/// Promise: afq-held-call.
 #[test]
 fn a_held_call_waits_no_longer_than_the_bound() {
     let mut bench = Bench::new();

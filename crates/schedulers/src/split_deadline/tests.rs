@@ -140,6 +140,7 @@ impl Host {
     }
 }
 
+/// Promise: split-dear-fsync.
 #[test]
 fn a_dear_fsync_waits_until_little_is_left() {
     let mut host = Host::new(Writeback::Own);
@@ -272,6 +273,7 @@ fn freed_pages_cost_nothing() {
     assert_eq!(host.scheduler.files.total_time(), Span::ZERO);
 }
 
+/// Promise: split-dear-fsync.
 #[test]
 fn a_slice_leaves_the_others_their_time() {
     let mut host = Host::new(Writeback::Own);
@@ -298,6 +300,7 @@ fn a_slice_leaves_the_others_their_time() {
     assert_eq!(host.written.len(), before + 1);
 }
 
+/// Promise: split-dear-fsync.
 #[test]
 fn no_call_is_held_longer_than_the_bound() {
     let mut host = Host::new(Writeback::Own);
@@ -384,6 +387,7 @@ fn books_that_are_wrong_are_put_right() {
     assert!(host.now.since(started) < Span::from_secs(1), "nothing of the file was dirty");
 }
 
+/// Promise: split-headless-commit.
 #[test]
 fn a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit() {
     let mut scheduler = SplitDeadline::new(&DeviceProfile { is_rotational: false, ..device() }, Writeback::Own);

@@ -47,6 +47,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
 
+    /// Promise: volume-vanished-client.
     #[test]
     fn a_machine_that_vanished_is_noticed_after_two_minutes() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

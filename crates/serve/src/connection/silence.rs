@@ -77,6 +77,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
 
+    /// Promise: volume-vanished-client.
     #[test]
     fn who_seems_to_have_gone_twice_has() {
         let heard = |is_asked, seconds| Some(Heard { is_asked, last: Span::from_secs(seconds) });
@@ -148,6 +149,7 @@ mod tests {
     }
 
     /// Broken on purpose and seen red: only a silence counts that nothing was sent into.
+    /// Promise: volume-vanished-client.
     #[test]
     fn a_machine_that_vanishes_with_bytes_on_their_way_is_noticed_and_one_that_does_not_read_is_left() {
         assert!(last_heard(&UnixStream::pair().unwrap().0).is_none());

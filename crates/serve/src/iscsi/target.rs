@@ -185,6 +185,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     /// Planted break that was seen red: a session's target is in the list.
+    /// Promise: iscsi-session.
     #[test]
     fn a_target_of_a_session_is_another_port_of_the_same_unit() {
         let volume = VolumeInfo { name: "v".into(), size_bytes: 1 << 20, block_bytes: 512, is_read_only: false };

@@ -33,6 +33,7 @@ fn write_block(initiator: &mut Initiator, block: u64, content: u8) {
 /// Planted breaks that were seen red: what the scheduler has is not dropped; what the cache asks for after the abort,
 /// because it has waited for the first of two on a block, is not dropped; a request is over while the scheduler still
 /// has what was dropped of it.
+/// Promise: volume-aborted.
 #[test]
 fn what_no_backend_has_of_what_a_cache_wants_for_what_was_aborted_is_dropped_and_not_waited_for() {
     let volume = memory("v", BLOCKS * BLOCK, 0);

@@ -18,6 +18,7 @@ fn wait_until_one_is_left(engine: &EngineHandle) {
 }
 
 /// Planted break that was seen red: a session that closes looks only at what it has aborted itself.
+/// Promise: volume-closed-connection.
 #[test]
 fn what_a_closing_session_would_do_next_does_not_come_after_what_the_one_in_its_place_writes() {
     let (volume, pages) = compressed();
@@ -37,6 +38,7 @@ fn what_a_closing_session_would_do_next_does_not_come_after_what_the_one_in_its_
 }
 
 /// Planted break that was seen red: a session that closes looks only at what it has aborted itself.
+/// Promise: volume-aborted.
 #[test]
 fn what_a_closing_session_would_do_next_does_not_come_after_a_reset() {
     let (volume, pages) = compressed();

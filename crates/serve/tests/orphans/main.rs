@@ -96,6 +96,7 @@ fn content(client: &mut UnixStream, block: u64) -> u8 {
 }
 
 /// Broken on purpose and seen red: nothing is an orphan; a request for an orphan's bytes does not wait.
+/// Promise: volume-closed-connection.
 #[test]
 fn what_a_backend_has_of_a_closed_connection_comes_before_what_is_written_anew() {
     let (volume, pages) = compressed();
@@ -120,6 +121,7 @@ fn what_a_backend_has_of_a_closed_connection_comes_before_what_is_written_anew()
 }
 
 /// Broken on purpose and seen red: what waits is not looked at when it is abandoned.
+/// Promise: volume-closed-connection.
 #[test]
 fn whoever_waits_for_a_closed_connection_may_vanish_too() {
     let (volume, pages) = compressed();
@@ -142,6 +144,7 @@ fn whoever_waits_for_a_closed_connection_may_vanish_too() {
 
 /// Broken on purpose and seen red: the end of the stream lets what is under way go on; the end is not looked for while
 /// there is no room for more requests.
+/// Promise: volume-closed-connection.
 #[test]
 fn what_no_backend_has_of_a_closed_connection_is_dropped() {
     // More than a connection may have under way: the last ones stay in the socket.
@@ -252,6 +255,7 @@ fn session_in(engine: &EngineHandle, target: &Arc<Target>, pool: &str, port: u8)
 }
 
 /// Broken on purpose and seen red: a session does not abandon what its predecessor in that place had under way.
+/// Promise: volume-closed-connection.
 #[test]
 fn what_a_session_wrote_comes_before_what_the_one_in_its_place_writes() {
     let (volume, pages) = compressed();
@@ -274,6 +278,7 @@ fn what_a_session_wrote_comes_before_what_the_one_in_its_place_writes() {
 }
 
 /// Broken on purpose and seen red: the answer waits for tasks of the same session alone.
+/// Promise: volume-aborted.
 #[test]
 fn task_management_is_answered_when_the_backend_has_done_what_was_aborted() {
     for (function, is_own) in [(ABORT_TASK, true), (CLEAR_TASK_SET, false), (LOGICAL_UNIT_RESET, false)] {
@@ -296,6 +301,7 @@ fn task_management_is_answered_when_the_backend_has_done_what_was_aborted() {
 }
 
 /// Broken on purpose and seen red: the requests of other sessions are not abandoned.
+/// Promise: volume-aborted.
 #[test]
 fn what_no_backend_has_of_what_was_aborted_is_dropped_and_not_waited_for() {
     let volume = memory("v", BLOCKS * BLOCK, 0);
@@ -318,6 +324,7 @@ fn what_no_backend_has_of_what_was_aborted_is_dropped_and_not_waited_for() {
 }
 
 /// Broken on purpose and seen red: a waiter waits as long as there is any orphan.
+/// Promise: volume-aborted.
 #[test]
 fn whoever_waits_is_not_kept_waiting_by_what_is_aborted_later() {
     let (volume, pages) = compressed();
@@ -350,6 +357,7 @@ fn reserve(action: u8, own: u64, others: u64) -> ([u8; 10], Vec<u8>) {
 }
 
 /// Broken on purpose and seen red: it is answered at once.
+/// Promise: volume-aborted.
 #[test]
 fn whoever_preempts_and_aborts_hears_so_when_the_backend_has_done_what_was_aborted() {
     const REGISTER: u8 = 0;
@@ -380,6 +388,7 @@ fn whoever_preempts_and_aborts_hears_so_when_the_backend_has_done_what_was_abort
 }
 
 /// Broken on purpose and seen red: a logout is answered as it comes; the unit forgets a session that closes.
+/// Promise: volume-aborted.
 #[test]
 fn a_logout_is_answered_after_the_commands_before_it() {
     let (volume, pages) = compressed();

@@ -158,6 +158,7 @@ fn a_wake_in_the_past_is_now_and_time_does_not_go_back() {
     assert_eq!((woken.get(), executor.now()), (Time::from_nanos(100), Time::from_nanos(100)));
 }
 
+/// Promise: sim-endless-run.
 #[test]
 #[should_panic(expected = "no time passes: a task of the kernel")]
 fn two_tasks_that_wake_each_other_for_ever_are_found() {

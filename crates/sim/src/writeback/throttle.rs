@@ -236,6 +236,7 @@ mod tests {
         Dirtier { dirtied: Cell::new(dirtied), pause_after: Cell::new(64), paused: Cell::new(paused) }
     }
 
+    /// Promise: sim-linux.
     #[test]
     fn pauses_are_those_of_the_kernel() {
         for ([written, dirty, limit, task, dirtied], since_pause, [ticks, pause_after]) in TRACED {

@@ -77,6 +77,7 @@ mod tests {
 
     /// A process that stays is found once, however many come and go meanwhile. Planted break that was seen red: from
     /// key to key.
+    /// Promise: tags-processes.
     #[test]
     fn who_stays_is_found_once_while_others_come_and_go() {
         let Some(map) = map() else { return };
@@ -106,6 +107,7 @@ mod tests {
         });
     }
 
+    /// Promise: tags-processes.
     #[test]
     fn a_table_is_read_whole_whether_empty_or_full() {
         let Some(map) = map() else { return };
@@ -117,6 +119,7 @@ mod tests {
     }
 
     /// Broken on purpose and seen red: a batch that is not full is taken for the last one.
+    /// Promise: tags-processes.
     #[test]
     fn a_table_is_read_whole_in_parts_that_buckets_do_not_fill() {
         let Some(map) = map() else { return };

@@ -84,6 +84,7 @@ fn keys(submitters: &Submitters) -> Vec<Vec<u8>> {
 }
 
 /// Broken on purpose and seen red: a caller that asks for events waits for the look; a drop waits for the thread.
+/// Promise: tags-no-bpf-stuck.
 #[test]
 fn a_look_that_is_never_done_keeps_nobody() {
     let ((begun, has_begun), (end, ends)) = (channel(), channel());
@@ -109,6 +110,7 @@ fn a_look_that_is_never_done_keeps_nobody() {
 }
 
 /// Broken on purpose and seen red: no thread is woken; a look that no thread has taken is put aside by the next one.
+/// Promise: tenants-no-bpf.
 #[test]
 fn what_looks_find_is_handed_over_once_and_wakes_whoever_waits() {
     let made = Made::default();
@@ -136,6 +138,7 @@ fn what_looks_find_is_handed_over_once_and_wakes_whoever_waits() {
 
 /// As it is where the programs tell. Broken on purpose and seen red: a number comes free while a process is registered
 /// as it.
+/// Promise: tags-number-reuse.
 #[test]
 fn a_number_is_used_again_when_nobody_is_registered_as_it() {
     let made = Made { has_child: true, ..Made::default() };

@@ -205,6 +205,7 @@ fn one_case() -> bool {
 /// Fixed seeds, and fresh ones, for as long as `make test` has for it. Outcome: nothing is found.
 ///
 /// Planted breaks that were seen red are listed in `docs/cache-format.md`.
+/// Promise: store-search, store-trim-race.
 #[test]
 fn the_search_finds_nothing() {
     if one_case() {
@@ -221,6 +222,7 @@ fn the_search_finds_nothing() {
 }
 
 /// The same with fresh seeds only, for as long as is wanted: `make soak`.
+/// Promise: store-search.
 #[test]
 #[ignore = "as long as SEARCH_MINUTES says: make soak"]
 fn search_soak() {

@@ -334,6 +334,7 @@ mod tests {
         (changed, waiting, loaded)
     }
 
+    /// Promise: daemon-hang-up.
     #[test]
     fn a_file_that_only_moved_its_lines_changes_nothing() {
         let (old, new) = (configuration(OLD), configuration(&format!("# a comment\n\n{OLD}")));
@@ -356,6 +357,7 @@ mod tests {
     /// until a restart.
     ///
     /// Planted break, seen red: a key that waits is taken for one that holds.
+    /// Promise: daemon-hang-up.
     #[test]
     fn rates_and_new_pools_change_and_the_rest_waits_for_a_restart() {
         let old = configuration(OLD);

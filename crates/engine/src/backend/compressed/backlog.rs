@@ -159,6 +159,7 @@ mod tests {
     use super::*;
 
     /// Planted break: the writes that pay come in a row (`writes` modulo 2^32 without being spread).
+    /// Promise: compressed-backlog-bound.
     #[test]
     fn the_fuller_it_is_the_more_pay_and_they_are_spread() {
         let backlog = Backlog::new(8 * 6400);

@@ -146,6 +146,7 @@ mod tests {
     }
 
     /// Planted break: the checksum is not compared.
+    /// Promise: compressed-damage.
     #[test]
     fn a_damaged_page_is_an_error_and_never_wrong_data() {
         for kind in [1, 2] {
@@ -168,6 +169,7 @@ mod tests {
     }
 
     /// What memory changes before a page is compressed is found when it is read. Planted break: the checksum is made anew.
+    /// Promise: compressed-damage.
     #[test]
     fn the_checksum_covers_the_time_before_it_is_compressed() {
         let mut damaged = plain(&page(1, 9)).unwrap().to_vec();

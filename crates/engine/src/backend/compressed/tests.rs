@@ -55,6 +55,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// Planted breaks: what does not get smaller is not kept; zeroes are not put; a page comes into the backlog each time that it
     /// is written.
+    /// Promise: compressed-backlog, compressed-oracle.
     #[test]
     fn pages_are_what_was_written_last(
         steps in prop::collection::vec(any_step(), 1..120), level in COMPRESSION_LEVELS,
@@ -102,6 +103,7 @@ proptest! {
 }
 
 /// Planted break: a write does not pay, and nothing asks whether there is room.
+/// Promise: compressed-backlog-bound.
 #[test]
 fn what_is_kept_as_it_is_is_bounded() {
     let memory = memory(1);
@@ -123,6 +125,7 @@ fn what_is_kept_as_it_is_is_bounded() {
 }
 
 /// What is compressed is not what is there any more. Planted break: it is put whatever is there.
+/// Promise: compressed-backlog.
 #[test]
 fn a_page_that_is_written_while_it_is_compressed_stays_what_was_written() {
     let (memory, mut read) = (memory(1), [0; PAGE_BYTES]);
@@ -153,6 +156,7 @@ fn is_empty(memory: &CompressedMemory, turn: u32) -> bool {
 
 /// The same with threads, as engine and service threads do it: one writes the same pages again and again and begins
 /// what is needed, another one compresses. Planted breaks: as above; a thread that goes is still counted.
+/// Promise: compressed-backlog.
 #[test]
 fn writers_and_compressors_at_the_same_pages() {
     let memory = Arc::new(memory(1));
@@ -178,6 +182,7 @@ fn writers_and_compressors_at_the_same_pages() {
 }
 
 /// Planted break: a thread that finds nothing more does not look again after it has said that it goes.
+/// Promise: compressed-backlog.
 #[test]
 fn what_comes_while_the_last_one_goes_is_not_forgotten() {
     let memory = Arc::new(memory(1));
@@ -208,6 +213,7 @@ fn nobody_compresses_a_volume_that_is_gone() {
 ///
 /// Broken on purpose and seen red: a page that could not be compressed does not come back; a write of it meanwhile
 /// finds no place taken.
+/// Promise: compressed-bound.
 #[test]
 fn pages_that_could_not_be_compressed_stay_in_the_backlog() {
     let (memory, mut read) = (Arc::new(memory(1)), [0; PAGE_BYTES]);

@@ -142,6 +142,7 @@ mod tests {
         Key::read(&path).map_err(|error| error.to_string())
     }
 
+    /// Promise: encrypted-key.
     #[test]
     fn only_a_key_of_64_bytes_that_its_owner_alone_may_read_is_one() {
         let good: Vec<u8> = (0..64).collect();

@@ -135,6 +135,7 @@ mod tests {
     }
 
     /// Planted breaks: the note is not looked at; a note is replaced in any case.
+    /// Promise: encrypted-key.
     #[test]
     fn another_key_than_the_one_that_a_volume_was_written_with_is_refused() {
         let directory = tempfile::tempdir().unwrap();

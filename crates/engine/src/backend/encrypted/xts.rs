@@ -125,6 +125,7 @@ mod tests {
 
     /// IEEE 1619-2007, annex B, vectors 10 to 14: one key of 512 bits, the bytes 0 to 255 twice, and five numbers of sectors. Here are the
     /// first and the last 32 bytes of each. Planted break: the halves of the key are taken for each other.
+    /// Promise: encrypted-format.
     #[test]
     fn the_standards_own_vectors_come_out() {
         const KEY: &str = "2718281828459045235360287471352662497757247093699959574966967627\
@@ -177,6 +178,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
         /// Planted breaks: sectors of a page have one tweak; a tweak's lost bit is not put back in; the number's upper half is lost.
+        /// Promise: encrypted-format.
         #[test]
         fn it_is_what_one_block_after_the_other_gives(
             key in prop::array::uniform32(any::<u8>()),
@@ -195,6 +197,7 @@ mod tests {
         }
 
         /// Planted break: a page with a hole is all hole.
+        /// Promise: encrypted-holes.
         #[test]
         fn a_sector_of_zeroes_is_a_hole_and_zeroes_that_are_written_are_none(holes in prop::array::uniform8(any::<bool>())) {
             let cipher = SectorCipher::new(&Key::of(std::array::from_fn(|at| at as u8)));

@@ -38,6 +38,7 @@ fn profile() -> DeviceProfile {
 /// hears that the engine has stopped, and not that it is empty.
 ///
 /// Planted break: a cache that is closed answers the command that waits for its phase to be over.
+/// Promise: cache-emptied.
 #[test]
 fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
     let directory = tempfile::tempdir().unwrap();
@@ -68,6 +69,7 @@ fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
 ///
 /// Planted breaks that were seen red: a command that waits goes on waiting; the next one waits, too; requests are
 /// held.
+/// Promise: cache-quick-end.
 #[test]
 fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests_go_on() {
     let directory = tempfile::tempdir().unwrap();
@@ -260,6 +262,7 @@ impl Cached {
 ///
 /// Planted breaks that were seen red: writes are not refused; a cache that refuses writes cannot be detached; what is found on the device is
 /// believed when the cache is given up for the second time.
+/// Promise: cache-failed-end.
 #[test]
 fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_detached() {
     let (old, new) = (vec![7; 8 * BLOCK_BYTES], vec![9; 8 * BLOCK_BYTES]);
@@ -379,6 +382,7 @@ fn a_cache_stays_where_it_cannot_be_noted_that_it_leaves() {
 /// on the slow device, and the volume goes on without the cache.
 ///
 /// Planted breaks: whatever is dirty may be lost; the device must take that the cache is given up.
+/// Promise: cache-detach-lost.
 #[test]
 fn what_cannot_be_read_is_lost_when_that_is_said_and_nothing_else() {
     for is_worn_out in [false, true] {

@@ -52,6 +52,7 @@ impl Client {
 }
 
 /// Planted breaks that were seen red: a window without a bound; nothing is fetched before it is missed.
+/// Promise: read-ahead-large.
 #[test]
 fn small_reads_in_sequence_become_few_large_ones_and_no_more_than_the_window_is_ahead() {
     let mut client = Client::new();
@@ -103,6 +104,7 @@ fn eight_under_way_out_of_order_are_read_ahead_of() {
     assert!(client.fetches.len() < 150, "{}", client.fetches.len());
 }
 
+/// Promise: read-ahead-stops.
 #[test]
 fn who_reads_short_stretches_is_soon_left_alone() {
     let mut client = Client::new();
@@ -116,6 +118,7 @@ fn who_reads_short_stretches_is_soon_left_alone() {
     assert!(client.fetches.len() > first + 100, "{}", client.fetches.len());
 }
 
+/// Promise: read-ahead-stops.
 #[test]
 fn who_skips_most_of_what_was_fetched_is_left_alone() {
     let mut client = Client::new();
@@ -212,6 +215,7 @@ fn streams_that_nobody_reads_any_more_give_up_their_room() {
 }
 
 /// Planted breaks that were seen red: no stream makes room; files that were read long ago keep theirs.
+/// Promise: read-ahead-large.
 #[test]
 fn files_one_after_another_are_read_ahead_of_each() {
     for (blocks, chunks_ahead) in [(256, 2), (2048, 7)] {

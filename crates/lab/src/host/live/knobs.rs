@@ -18,7 +18,7 @@ const EXPIRE: &str = "dirty_expire_centisecs";
 const INTERVAL: &str = "dirty_writeback_centisecs";
 /// What a day of other work leaves of memory is neither free nor in large pieces, and with that milliseconds are lost:
 /// the 99th percentile of `split-fig12-ssd-live` was 3.1 to 6.4 ms, and 3.1 to 3.3 after both of these
-/// (`docs/figures.md`).
+/// (`docs/lab-notes/figures-live-2026-11.md`).
 const AFRESH: [(&str, u64); 2] = [("drop_caches", 3), ("compact_memory", 1)];
 const NS_PER_CENTISECOND: u64 = 10_000_000;
 

@@ -81,6 +81,7 @@ fn value(answered: &Answered, key: &str) -> Option<String> {
 }
 
 /// Planted break that was seen red: the answer is made with the initiator's secret.
+/// Promise: iscsi-own-secret.
 #[test]
 fn a_target_proves_its_own_secret_to_whom_it_has_let_in() {
     let answered = Dialogue::ask(Some(TARGET_SECRET), "201", "0x00ff10");
@@ -98,6 +99,7 @@ fn a_target_proves_its_own_secret_to_whom_it_has_let_in() {
 
 /// Or an initiator would have its proof from the target itself. Planted break that was seen red: the two are compared
 /// as they are written.
+/// Promise: iscsi-own-secret.
 #[test]
 fn our_own_challenge_sent_back_is_refused_however_it_is_written() {
     let hexadecimal = text::hexadecimal(&CHALLENGE);
@@ -113,6 +115,7 @@ fn our_own_challenge_sent_back_is_refused_however_it_is_written() {
 }
 
 /// Planted break that was seen red: a proof is not looked at when a question comes with it.
+/// Promise: iscsi-own-secret.
 #[test]
 fn whoever_has_not_proved_himself_hears_nothing_of_the_targets_secret() {
     let right = md5(IDENTIFIER, INITIATOR_SECRET, &CHALLENGE);
@@ -128,12 +131,14 @@ fn whoever_has_not_proved_himself_hears_nothing_of_the_targets_secret() {
     assert_eq!(silent.login.stage, SECURITY);
 }
 
+/// Promise: iscsi-own-secret.
 #[test]
 fn a_target_without_a_secret_is_not_taken_for_one_that_has_proved_it() {
     assert_eq!(Dialogue::ask(None, "1", "0x0011"), Err(LoginError::Authentication));
 }
 
 /// Planted break that was seen red: longer challenges are answered, too.
+/// Promise: iscsi-own-secret.
 #[test]
 fn identifiers_and_challenges_are_answered_up_to_their_bounds() {
     let answers = |identifier: &str, challenge: &str| {
@@ -161,6 +166,7 @@ fn identifiers_and_challenges_are_answered_up_to_their_bounds() {
 }
 
 /// Planted break that was seen red: any text up to 223 bytes is a name.
+/// Promise: iscsi-names.
 #[test]
 fn a_name_that_is_none_is_refused() {
     let long = "n".repeat(224);

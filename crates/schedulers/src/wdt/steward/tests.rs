@@ -121,6 +121,7 @@ fn sum(rates: &[f64]) -> f64 {
     rates.iter().sum()
 }
 
+/// Promise: wdt-steward.
 #[test]
 fn shares_are_as_weights_and_the_device_is_used() {
     let mut rig = Rig::new(four());
@@ -192,6 +193,7 @@ fn who_is_alone_has_no_cap() {
     assert_eq!(rig.caps, [None, None]);
 }
 
+/// Promise: wdt-steward.
 #[test]
 fn what_the_heaviest_does_not_want_goes_to_the_others() {
     for part in [0.001, 0.1, 0.3] {
@@ -225,6 +227,7 @@ fn who_comes_after_a_light_load_is_not_held_to_its_measure() {
     assert!(rig.error(&[2, 3]) < 0.3, "{used:?}");
 }
 
+/// Promise: wdt-steward.
 #[test]
 fn shares_follow_when_the_heaviest_changes_and_when_the_device_does() {
     let mut rig = Rig::new(four());

@@ -89,6 +89,7 @@ proptest! {
     }
 }
 
+/// Promise: wdt-threads.
 #[test]
 fn threads_together_get_what_one_would_and_nothing_is_lost() {
     const THREADS: usize = 4;

@@ -267,6 +267,7 @@ mod tests {
 
     proptest! {
         /// Each byte of the request is in an edge or in the middle, and no other one is.
+        /// Promise: nbd-any-bytes.
         #[test]
         fn edges_and_middle_are_the_request(offset in 0..300u64, length in 1..200u32, shift in 0..7u32) {
             let blocks = blocks(offset, length, 1 << shift);

@@ -224,6 +224,7 @@ mod tests {
         (476_940, 60_850_176, 262_144, 1084, 1100),
     ];
 
+    /// Promise: sim-linux.
     #[test]
     fn journal_and_bitmaps_are_where_mke2fs_puts_them() {
         for (mebibytes, first, count, block_bitmap, inode_bitmap) in MEASURED {

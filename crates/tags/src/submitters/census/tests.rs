@@ -143,6 +143,7 @@ fn written(census: &mut Census, machine: &RefCell<Machine>, registered: &mut Reg
 proptest! {
     /// Planted breaks that it catches: children are looked at before their parents; a child's end is noticed at the
     /// next look only; what is expected of a child that ended is not handed on.
+    /// Promise: tenants-no-bpf.
     #[test]
     fn nothing_is_counted_twice_or_lost(
         rounds in prop::collection::vec((prop::collection::vec(step(), 0..6), prop::collection::vec(step(), 0..6)), 1..20),

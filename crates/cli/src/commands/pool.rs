@@ -44,7 +44,12 @@ fn list(arguments: &DaemonOutputArguments) -> Outcome {
     let mut table = Table::new(&["pool", "kind", "device", ">reserve", ">limit", ">weight", ">priority"]);
     for pool in pools {
         let [reserve, limit, weight, priority] = allocation_cells(&pool.allocation);
-        let kind = if pool.is_volume { "volume" } else { "pool" }.to_owned();
+        let kind = match () {
+            () if pool.is_volume => "volume",
+            () if pool.is_session => "session",
+            () => "pool",
+        };
+        let kind = kind.to_owned();
         table.row([pool.path, kind, pool.device, reserve, limit, weight, priority]);
     }
     print(table)

@@ -2,7 +2,8 @@
 
 use super::{connect, print, print_json, unexpected};
 use crate::arguments::VolumeCommand;
-use crate::control::protocol::{Request, Response, VolumeEntry};
+use crate::control::doors::in_words;
+use crate::control::protocol::{Request, Response};
 use crate::outcome::Outcome;
 use crate::table::Table;
 use plimsoll_core::ByteCount;
@@ -17,7 +18,7 @@ pub(super) fn run(command: &VolumeCommand) -> Outcome {
     }
     let mut table = Table::new(&["volume", "account", "device", ">size", ">start", "content", "served as", ">users"]);
     for volume in volumes {
-        let served = front_ends(&volume);
+        let served = in_words(&volume.served_as);
         let read_only = if volume.is_read_only { ", read-only" } else { "" };
         table.row([
             volume.name,
@@ -31,15 +32,4 @@ pub(super) fn run(command: &VolumeCommand) -> Outcome {
         ]);
     }
     print(table)
-}
-
-/// What serves a volume: its export, its target, its block device, as far as it has them.
-pub(super) fn front_ends(volume: &VolumeEntry) -> String {
-    let export = volume.export.iter().map(|name| format!("NBD export {name:?}"));
-    let target = volume.target.iter().map(|name| format!("iSCSI target {name}"));
-    let block_device = volume.block_device.iter().map(|device| match &volume.mount_point {
-        Some(mount_point) => format!("{} on {}", mount_point.display(), device.display()),
-        None => device.display().to_string(),
-    });
-    export.chain(target).chain(block_device).collect::<Vec<_>>().join(", ")
 }

@@ -39,6 +39,13 @@ pub struct Section<'t> {
     lines: &'t LineIndex,
     place: Place,
     known: Vec<&'static str>,
+    description: Option<Description>,
+}
+
+/// The keys that a section has by its description.
+struct Description {
+    keys: BTreeSet<&'static str>,
+    required: BTreeSet<&'static str>,
 }
 
 impl<'t> Section<'t> {
@@ -58,7 +65,13 @@ impl<'t> Section<'t> {
             lines,
             place: Place { path, line, keys: keys.collect(), wrong: BTreeSet::new() },
             known: Vec::new(),
+            description: None,
         }
+    }
+
+    /// The section with these keys and no others. It must have those in `required`, and reading asks for them.
+    pub(crate) fn described(self, keys: BTreeSet<&'static str>, required: BTreeSet<&'static str>) -> Section<'t> {
+        Section { description: Some(Description { keys, required }), ..self }
     }
 
     /// Where it stands.
@@ -303,8 +316,20 @@ impl<'t> Section<'t> {
     }
 
     /// Ends reading: keys that were not asked for are unknown.
+    ///
+    /// # Panics
+    /// Where tests run, if the section was opened through its [table](crate::key::KeyTable) and reading asked for other
+    /// keys than the table describes.
     pub fn finish(self, problems: &mut Vec<Problem>) -> Place {
-        let known = self.known.iter().copied().collect::<BTreeSet<_>>();
+        let mut known = self.known.iter().copied().collect::<BTreeSet<_>>();
+        if let Some(Description { keys, required }) = self.description {
+            let (place, at) = (&self.place, self.place.dotted(""));
+            debug_assert_eq!(known, keys, "keys of [{at}]: those that are read, and those that are described");
+            let is_missed = |key: &&&str| !place.has(key) && place.is_understood(key);
+            let missed = required.iter().find(is_missed).map(|key| place.dotted(key));
+            debug_assert_eq!(missed, None, "a required key that reading does not require");
+            known = keys;
+        }
         for (key, _) in self.table.iter().filter(|(key, _)| !known.contains(key.get_ref().as_ref())) {
             let list = known.iter().copied().collect::<Vec<_>>().join(", ");
             let key = key.get_ref().as_ref();

@@ -2,8 +2,7 @@
 
 mod targets;
 
-use super::ExecutorSection;
-use super::model::{Backing, Cache, DaemonSection, Device, Listen, Pool, Volume};
+use super::{Backing, Cache, DaemonSection, Device, ExecutorSection, Listen, Pool, Volume};
 use plimsoll_core::Allocation;
 use plimsoll_settings::Problem;
 use plimsoll_settings::keys::Keys;

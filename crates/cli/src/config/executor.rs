@@ -1,6 +1,7 @@
-//! The section `[executor]`: the service threads, which compress and encrypt.
+//! `[executor]`: the service threads, which compress and encrypt.
 
 use plimsoll_executor::Rules;
+use plimsoll_settings::key::{Absent, Choice, Integer, Key, KeyTable};
 use plimsoll_settings::{Problem, Section};
 use std::fmt;
 use std::num::NonZero;
@@ -8,9 +9,23 @@ use std::thread::available_parallelism;
 
 /// Service threads at the most: the largest server of the paper has 20 processors.
 const THREADS_MAX: u64 = 256;
-/// In simulation it is within a hundredth of the better of Baseline and Combo, or before it, on the mean of each
+
+const THREADS: Key<Integer> = Key {
+    name: "threads",
+    form: Integer::new(1..=THREADS_MAX, "service threads"),
+    absent: Absent::Words("one fewer than processors, at least 1"),
+    help: "how many threads serve",
+};
+/// In simulation `adaptive` is within a hundredth of the better of Baseline and Combo, or before it, on the mean of each
 /// workload and platform of the paper (docs/figures.md). On real threads it is not always the best (docs/executor.md).
-const POLICY_DEFAULT: &str = "adaptive";
+const POLICY: Key<Choice> = Key {
+    name: "policy",
+    form: Choice::of(|| Rules::ALL.map(|(name, _)| name).to_vec()),
+    absent: Absent::Value("adaptive"),
+    help: "in which order they serve, and for how long ([executor.md](executor.md#the-rules))",
+};
+
+pub(super) const TABLE: KeyTable = KeyTable { path: "executor", keys: &[&THREADS, &POLICY] };
 
 /// The section.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,7 +38,7 @@ pub struct ExecutorSection {
 
 impl Default for ExecutorSection {
     fn default() -> ExecutorSection {
-        ExecutorSection { threads: None, policy: POLICY_DEFAULT }
+        ExecutorSection { threads: None, policy: POLICY.default_value() }
     }
 }
 
@@ -48,10 +63,9 @@ impl fmt::Display for ExecutorSection {
     }
 }
 
-pub(super) fn executor(mut section: Section<'_>, problems: &mut Vec<Problem>) -> ExecutorSection {
-    let threads = section.integer("threads", 1..=THREADS_MAX, problems);
-    let names = Rules::ALL.map(|(name, _)| name);
-    let policy = section.choice("policy", &names, problems).unwrap_or(POLICY_DEFAULT);
+pub(super) fn read(mut section: Section<'_>, problems: &mut Vec<Problem>) -> ExecutorSection {
+    let threads = THREADS.read(&mut section, problems);
+    let policy = POLICY.read_or_default(&mut section, problems);
     section.finish(problems);
     ExecutorSection { threads: threads.map(|threads| threads as usize), policy }
 }

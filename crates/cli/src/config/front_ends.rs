@@ -2,7 +2,8 @@
 //! A new one has its section in a file of its own, and a line in each function here.
 
 use super::configuration::Configuration;
-use super::model::{Listen, Volume};
+use super::listen::Listen;
+use super::volume::Volume;
 use plimsoll_protocols::iscsi::Chap;
 
 /// A volume's door over one front end.

@@ -1,120 +1,62 @@
 //! The configuration: one TOML file, checked in full before anything starts.
 //!
-//! A file is read in three steps. [`plimsoll_settings`] turns text into tables and keeps the place of every key.
-//! [`sections`] reads each section by itself: types, units, ranges, unknown keys. [`check`] compares sections with each
-//! other: references, pools that are in one another, places on the device, files and mount points used twice, reserves
-//! that do not fit. Each step goes on after an error, so one run finds them all; what depends on something already
-//! reported is left alone, so one mistake makes one message.
+//! A file is read in three steps. [`plimsoll_settings`] turns text into tables and keeps the place of every key. Each
+//! section has a file of its own here, with its keys and their descriptions, its struct, its reading (types, units,
+//! ranges, unknown keys) and the checks of sections of that kind; [`sections`] reads them one after the other. [`whole`]
+//! compares sections of different kinds: references, places on the device, paths used twice, reserves that do not fit.
+//! Each step goes on after an error, so one run finds them all; what depends on something already reported is left
+//! alone, so one mistake makes one message.
 //!
 //! Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
+//!
+//! The tables of keys in `docs/configuration.md` are made from the descriptions of the keys (`page.rs`).
 
-mod backing;
 mod bounds;
-mod caches;
-mod check;
+mod cache;
 mod configuration;
+mod daemon;
+mod defaults;
+mod device;
 mod executor;
 mod front_ends;
 mod iscsi;
 mod listen;
-mod model;
+mod nbd;
+#[cfg(test)]
+mod page;
 mod paths;
+mod pool;
 mod profile;
-mod read_ahead;
 mod sections;
+mod volume;
+mod whole;
 
-pub use caches::{named_scheme, semantics_names, semantics_of};
+pub use cache::{Cache, named_scheme, semantics_names, semantics_of};
 pub use configuration::Configuration;
+pub use daemon::DaemonSection;
+pub use defaults::Defaults;
+pub use device::{
+    Device, OUTSTANDING_DEFAULT, SCHEDULER_DEFAULT, SCHEDULER_OF_OBSERVED_DEFAULT, SCHEDULER_WITH_TENANTS_DEFAULT,
+    TAGS, TAGS_OF_SUBMITTERS,
+};
 pub use executor::ExecutorSection;
 pub use front_ends::{DoorSection, door, listens};
-pub use model::*;
+pub use listen::Listen;
 pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_like, name_problem, quoted};
+pub use pool::Pool;
 pub use profile::MeasuredProfile;
+pub use volume::{Backing, Export, IscsiTarget, Mount, Volume};
 
-use plimsoll_serve::nbd::Address;
 use plimsoll_settings::keys::Keys;
-use plimsoll_settings::{LineIndex, Section, syntax};
-use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use plimsoll_settings::{LineIndex, syntax};
+use std::path::Path;
 
-/// The scheduler of a device that does not name one.
-pub const SCHEDULER_DEFAULT: &str = "zygaria";
-/// The same where processes join a mounted volume as tenants: the scheduler that keeps limits there (decision record
-/// 0007).
-pub const SCHEDULER_WITH_TENANTS_DEFAULT: &str = "split_token";
-/// The same for a disk that is not ours: one that works above the block level, since there is nothing to order below.
-pub const SCHEDULER_OF_OBSERVED_DEFAULT: &str = "split_token";
-/// What tenants of a disk that is observed are charged for: what they cause, by default, or what their processes
-/// submit.
-pub const TAGS: [&str; 2] = ["causes", TAGS_OF_SUBMITTERS];
-/// The second of [`TAGS`].
-pub const TAGS_OF_SUBMITTERS: &str = "submitters";
-/// The control socket in the state directory, if the configuration names none.
-const CONTROL_SOCKET_NAME: &str = "control.sock";
 /// A configuration is not longer than this: 1024 volumes with everything said take about a quarter. Bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Why nothing may be called `name`, in a line; `None` if it may.
 pub fn name_refusal(name: &str) -> Option<String> {
     name_problem(name).map(|allowed| format!("got the name {}, allowed {allowed}", quoted(name)))
-}
-
-/// Settings that a configuration may leave out: they follow from the user that runs the program.
-#[derive(Clone, Debug)]
-pub struct Defaults {
-    /// Where sockets and records are kept.
-    pub state_directory: PathBuf,
-    /// Where is kept what outlives a reboot; `None` for the state directory.
-    pub notes_directory: Option<PathBuf>,
-}
-
-impl Defaults {
-    /// For this process. State: `/run/plimsoll` as root; otherwise `plimsoll` in `$XDG_RUNTIME_DIR`, or `plimsoll-UID`
-    /// in the directory for temporary files. Notes: `/var/lib/plimsoll` as root; otherwise `plimsoll` in
-    /// `$XDG_STATE_HOME` or in `~/.local/state`.
-    pub fn of_this_user() -> Defaults {
-        let user = rustix::process::geteuid();
-        let runtime_directory =
-            std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-        let state_directory = match runtime_directory {
-            _ if user.is_root() => PathBuf::from("/run/plimsoll"),
-            Some(directory) => directory.join("plimsoll"),
-            None => std::env::temp_dir().join(format!("plimsoll-{}", user.as_raw())),
-        };
-        let of_user = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-        let notes_directory = match user.is_root() {
-            true => Some(PathBuf::from("/var/lib/plimsoll")),
-            false => of_user("XDG_STATE_HOME")
-                .or_else(|| Some(of_user("HOME")?.join(".local/state")))
-                .map(|directory| directory.join("plimsoll")),
-        };
-        Defaults { state_directory, notes_directory }
-    }
-
-    /// The defaults for a state directory that is not chosen for this user.
-    pub fn in_directory(state_directory: PathBuf) -> Defaults {
-        Defaults { state_directory, notes_directory: None }
-    }
-
-    /// Where is noted what outlives a reboot, if the configuration does not say.
-    pub fn notes_directory(&self) -> PathBuf {
-        self.notes_directory.clone().unwrap_or_else(|| self.state_directory.clone())
-    }
-
-    /// Where the daemon's control socket is, if the configuration does not say.
-    pub fn control_socket(&self) -> PathBuf {
-        self.state_directory.join(CONTROL_SOCKET_NAME)
-    }
-
-    /// Where NBD clients connect, if the configuration does not say.
-    pub fn listen(&self) -> Address {
-        Address::Unix(self.state_directory.join("nbd.sock"))
-    }
-
-    /// Where iSCSI initiators connect, if the configuration does not say.
-    pub fn iscsi_listen(&self) -> Address {
-        Address::Tcp((Ipv4Addr::LOCALHOST, iscsi::PORT).into())
-    }
 }
 
 /// Reads and checks the configuration in `file`. Relative paths in it start from its own directory.
@@ -142,8 +84,8 @@ pub fn parse(
     let (table, is_usable) = syntax::parse_past_unquoted(text, &lines, &mut problems);
     let of_syntax = problems.len();
     let configuration = is_usable.then(|| {
-        let sections = sections::read(Section::root(&table, &lines), directory, defaults, &mut problems);
-        check::check(sections, file, &mut problems)
+        let sections = sections::read(&table, &lines, directory, defaults, &mut problems);
+        whole::check(sections, file, &mut problems)
     });
     syntax::without_follow_ups(of_syntax, &mut problems);
     match configuration {

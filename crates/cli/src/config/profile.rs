@@ -2,13 +2,44 @@
 //!
 //! The file is TOML with four keys, so that a person can read it, correct it, or write one from a data sheet.
 
-use super::bounds::{OUTSTANDING_MAX, WORST_CASE, is_worst_case};
+use super::bounds::{OUTSTANDING_MAX, WORST_CASE as WORST_CASE_ALLOWED, is_worst_case};
 use plimsoll_core::{DeviceProfile, Rate};
+use plimsoll_settings::key::{Absent, Integer, Key, KeyTable, Quantity};
 use plimsoll_settings::{ConfigurationError, LineIndex, Problem, Section, syntax};
 use std::path::Path;
 
 /// A profile is a few lines. Bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
+
+const SEQUENTIAL_ALLOWED: &str = "bytes a second above zero, such as \"120MB/s\"";
+
+const WORST_CASE: Key<Quantity<Rate>> = Key {
+    name: "worst_case",
+    form: Quantity { allowed: WORST_CASE_ALLOWED, is_allowed: is_worst_case },
+    absent: Absent::Required(WORST_CASE_ALLOWED),
+    help: "small random I/O that the device does at its worst",
+};
+const SEQUENTIAL: Key<Quantity<Rate>> = Key {
+    name: "sequential",
+    form: Quantity { allowed: SEQUENTIAL_ALLOWED, is_allowed: is_stream },
+    absent: Absent::Required(SEQUENTIAL_ALLOWED),
+    help: "the rate of sequential reads",
+};
+const SEQUENTIAL_WRITE: Key<Quantity<Rate>> = Key {
+    name: "sequential_write",
+    form: Quantity { allowed: SEQUENTIAL_ALLOWED, is_allowed: is_stream },
+    absent: Absent::Words("that of reads"),
+    help: "the rate of sequential writes",
+};
+const OUTSTANDING: Key<Integer> = Key {
+    name: "outstanding_max",
+    form: Integer::new(1..=OUTSTANDING_MAX, "requests"),
+    absent: Absent::Required("a number from 1 to 1024"),
+    help: "requests that were outstanding",
+};
+
+pub(super) const TABLE: KeyTable =
+    KeyTable { path: "profile", keys: &[&WORST_CASE, &SEQUENTIAL, &SEQUENTIAL_WRITE, &OUTSTANDING] };
 
 /// What is known of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,7 +84,7 @@ impl MeasuredProfile {
         let mut problems = Vec::new();
         let lines = LineIndex::new(&text);
         let (table, is_usable) = syntax::parse(&text, &lines, &mut problems);
-        let profile = is_usable.then(|| profile(Section::root(&table, &lines), &mut problems)).flatten();
+        let profile = is_usable.then(|| profile(TABLE.root(&table, &lines), &mut problems)).flatten();
         match profile {
             Some(profile) if problems.is_empty() => Ok(profile),
             _ => Err(ConfigurationError { file: file.to_owned(), problems }),
@@ -61,17 +92,19 @@ impl MeasuredProfile {
     }
 }
 
+fn is_stream(rate: &Rate) -> bool {
+    matches!(rate, Rate::BytesPerSecond(bytes) if *bytes > 0.0)
+}
+
 fn profile(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<MeasuredProfile> {
-    const SEQUENTIAL: &str = "bytes a second above zero, such as \"120MB/s\"";
     let before = problems.len();
-    let worst_case = section.quantity("worst_case", WORST_CASE, problems, is_worst_case);
-    let is_stream = |rate: &Rate| matches!(rate, Rate::BytesPerSecond(bytes) if *bytes > 0.0);
-    let sequential = section.quantity("sequential", SEQUENTIAL, problems, is_stream);
-    let write = section.quantity("sequential_write", SEQUENTIAL, problems, is_stream).or(sequential);
-    let outstanding_max = section.integer("outstanding_max", 1..=OUTSTANDING_MAX, problems);
-    section.require("worst_case", WORST_CASE, problems);
-    section.require("sequential", SEQUENTIAL, problems);
-    section.require("outstanding_max", "a number from 1 to 1024", problems);
+    let worst_case = WORST_CASE.read(&mut section, problems);
+    let sequential = SEQUENTIAL.read(&mut section, problems);
+    let write = SEQUENTIAL_WRITE.read(&mut section, problems).or(sequential);
+    let outstanding_max = OUTSTANDING.read(&mut section, problems);
+    WORST_CASE.require(&mut section, problems);
+    SEQUENTIAL.require(&mut section, problems);
+    OUTSTANDING.require(&mut section, problems);
     section.finish(problems);
     match (worst_case, sequential, write, outstanding_max) {
         (

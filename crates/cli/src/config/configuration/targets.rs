@@ -1,9 +1,10 @@
 //! Which promises hold for which I/O: which I/O an account has, and what its sessions take from it.
 
-use super::super::model::{Device, Pool, Volume};
+use super::super::{Device, Pool, Volume};
 use super::Configuration;
 use plimsoll_core::{Allocation, Deadlines};
 use plimsoll_schedulers::Target;
+use plimsoll_settings::allocation::PRIORITY;
 
 impl Configuration {
     /// The I/O that the account at `path` of `device` has: that of the volumes in it or around it; where it holds none,
@@ -46,7 +47,7 @@ impl Configuration {
             if let Some((allocation, place)) = found {
                 let (own, Deadlines { read, write, fsync }) = (&mut session.deadlines, allocation.deadlines);
                 (own.read, own.write, own.fsync) = (own.read.or(read), own.write.or(write), own.fsync.or(fsync));
-                if place.has("priority") && !has_priority {
+                if place.has(PRIORITY.name) && !has_priority {
                     (session.priority, has_priority) = (allocation.priority, true);
                 }
             }

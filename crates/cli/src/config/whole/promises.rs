@@ -1,9 +1,8 @@
 //! Whether each promise is one that the device's scheduler keeps. The registry of schedulers decides; here its refusals
 //! get a line and a key.
 
-use crate::config::configuration::Configuration;
-use crate::config::model::Device;
-use crate::config::{Place, Problem, SCHEDULER_WITH_TENANTS_DEFAULT};
+use crate::config::device::{OBSERVE, SCHEDULER};
+use crate::config::{Configuration, Device, Place, Problem, SCHEDULER_WITH_TENANTS_DEFAULT};
 use plimsoll_core::Allocation;
 use plimsoll_schedulers::{NotKept, Promised, Target, not_kept, refused_target};
 
@@ -12,7 +11,7 @@ use plimsoll_schedulers::{NotKept, Promised, Target, not_kept, refused_target};
 pub(super) fn check(configuration: &mut Configuration, problems: &mut Vec<Problem>) {
     choose_defaults(configuration);
     for device in &configuration.devices.clone() {
-        if !["scheduler", "observe"].into_iter().all(|key| device.place.is_understood(key)) {
+        if ![SCHEDULER.name, OBSERVE.name].into_iter().all(|key| device.place.is_understood(key)) {
             continue;
         }
         if let Some(problem) = refused(configuration, device) {
@@ -46,7 +45,7 @@ fn choose_defaults(configuration: &mut Configuration) {
     };
     let with_tenants: Vec<bool> = configuration.devices.iter().map(|device| takes_tenants(&device.name)).collect();
     for (device, takes_tenants) in configuration.devices.iter_mut().zip(with_tenants) {
-        if takes_tenants && !device.place.has("scheduler") {
+        if takes_tenants && !device.place.has(SCHEDULER.name) {
             device.scheduler = SCHEDULER_WITH_TENANTS_DEFAULT.to_owned();
         }
     }
@@ -67,7 +66,7 @@ fn refused(configuration: &Configuration, device: &Device) -> Option<Problem> {
     };
     let asked = accounts.iter().filter(|(targets, _)| targets.contains(&target)).map(|(_, allocation)| *allocation);
     let (got, allowed) = refused_target(&device.scheduler, target, &asked.collect::<Vec<_>>())?;
-    Some(device.place.problem("scheduler", got, allowed))
+    Some(device.place.problem(SCHEDULER.name, got, allowed))
 }
 
 fn broken(configuration: &Configuration, device: &Device, path: &str, allocation: &Allocation) -> Vec<NotKept> {

@@ -1,15 +1,16 @@
 //! References between sections: pools on devices and in pools, volumes in pools.
 
-use crate::config::model::{Device, Pool, Volume};
-use crate::config::sections::{Holder, PoolSection, Sections, allowed_names};
-use crate::config::{Place, Problem, name_problem, quoted};
+use crate::config::pool::{self, DEVICE, Holder, PARENT, PoolSection};
+use crate::config::sections::Sections;
+use crate::config::{Device, Place, Pool, Problem, Volume, cache, name_problem, quoted, volume};
+use plimsoll_settings::suggest;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Answers the pools, parents before children, and says of pools and volumes which device they are on. Those of which
 /// that is not known have an empty name there: they exist, and what does not depend on a device is still looked at.
 pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> Vec<Pool> {
     undefined_holders(sections, problems);
-    cycles(&sections.pools, problems);
+    pool::check_cycles(&sections.pools, problems);
     let devices: BTreeSet<String> = sections.devices.iter().map(|device| device.name.clone()).collect();
     let mut waiting: Vec<PoolSection> = std::mem::take(&mut sections.pools);
     let mut pools: Vec<Pool> = Vec::new();
@@ -40,10 +41,10 @@ pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> V
         }
     }
     let names = &sections.pool_names;
-    for volume in sections.volumes.iter_mut().filter(|volume| volume.place.is_understood("pool")) {
+    for volume in sections.volumes.iter_mut().filter(|volume| volume.place.is_understood(volume::POOL.name)) {
         match device_of.get(&volume.pool) {
             Some(device) => volume.device.clone_from(device),
-            None => problems.extend(undefined("pool", "pool", &volume.pool, names, &volume.place)),
+            None => problems.extend(undefined(volume::POOL.name, "pool", &volume.pool, names, &volume.place)),
         }
     }
     undefined_caches(sections, problems);
@@ -56,8 +57,10 @@ fn undefined_holders(sections: &Sections, problems: &mut Vec<Problem>) {
     for pool in &sections.pools {
         problems.extend(match &pool.holder {
             None => None,
-            Some(Holder::Device(device)) => undefined("device", "device", device, &sections.device_names, &pool.place),
-            Some(Holder::Pool(parent)) => undefined("parent", "pool", parent, &sections.pool_names, &pool.place),
+            Some(Holder::Device(device)) => {
+                undefined(DEVICE.name, "device", device, &sections.device_names, &pool.place)
+            }
+            Some(Holder::Pool(parent)) => undefined(PARENT.name, "pool", parent, &sections.pool_names, &pool.place),
         });
     }
 }
@@ -65,15 +68,15 @@ fn undefined_holders(sections: &Sections, problems: &mut Vec<Problem>) {
 fn undefined_caches(sections: &Sections, problems: &mut Vec<Problem>) {
     for volume in &sections.volumes {
         let Some(cache) = &volume.cache else { continue };
-        problems.extend(undefined("cache", "cache", cache, &sections.cache_names, &volume.place));
+        problems.extend(undefined(volume::CACHE.name, "cache", cache, &sections.cache_names, &volume.place));
         if volume.is_read_only {
             let got = format!("the cache {} of a read-only volume", quoted(cache));
-            problems.push(volume.place.problem("cache", got, "a cache of a volume that is written"));
+            problems.push(volume.place.problem(volume::CACHE.name, got, "a cache of a volume that is written"));
         }
         if volume.backing.is_encrypted() {
             const ALLOWED: &str = "a cache of a volume that is not: what is in a cache is not encrypted";
             let got = format!("the cache {} of an encrypted volume", quoted(cache));
-            problems.push(volume.place.problem("cache", got, ALLOWED));
+            problems.push(volume.place.problem(volume::CACHE.name, got, ALLOWED));
         }
     }
 }
@@ -100,7 +103,7 @@ fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Pro
             };
             if let Some(problem) = path.as_ref().and_then(|_| impossible_session(&sections.volumes, &cache.name, name))
             {
-                problems.push(Problem { line: *line, ..cache.place.problem("pools", problem.0, problem.1) });
+                problems.push(Problem { line: *line, ..cache.place.problem(cache::POOLS.name, problem.0, problem.1) });
                 continue;
             }
             match path {
@@ -108,7 +111,7 @@ fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Pro
                 None => problems.push(Problem {
                     line: *line,
                     ..cache.place.problem(
-                        "pools",
+                        cache::POOLS.name,
                         format!("{}, which is no pool or session", quoted(name)),
                         "the name of a pool, or VOLUME/SESSION",
                     )
@@ -139,33 +142,15 @@ fn undefined(key: &str, kind: &str, name: &str, names: &Option<BTreeSet<String>>
     Some(place.problem(key, format!("the undefined {kind} {}", quoted(name)), allowed_names(name, names)))
 }
 
-/// Reports each cycle once, at the member that stands first in the file. O(pools²) at the worst.
-fn cycles(pools: &[PoolSection], problems: &mut Vec<Problem>) {
-    let parents: BTreeMap<&str, &str> = pools
-        .iter()
-        .filter_map(|pool| match &pool.holder {
-            Some(Holder::Pool(parent)) => Some((pool.name.as_str(), parent.as_str())),
-            _ => None,
-        })
-        .collect();
-    let mut reported: BTreeSet<&str> = BTreeSet::new();
-    for pool in pools {
-        let mut chain = vec![pool.name.as_str()];
-        while let Some(&parent) = parents.get(chain[chain.len() - 1]) {
-            if parent == pool.name {
-                if !reported.contains(parent) {
-                    let got = format!("a cycle: {} -> {parent}", chain.join(" -> "));
-                    problems.push(pool.place.problem("parent", got, "a pool that is not in this one"));
-                    reported.extend(&chain);
-                }
-                break;
-            }
-            if chain.contains(&parent) {
-                break; // A cycle further up, which is reported at its own members.
-            }
-            chain.push(parent);
-        }
+/// The message for a reference to a missing name: the names there are, and the probable one.
+fn allowed_names(word: &str, names: &BTreeSet<String>) -> String {
+    const NAMES_MAX: usize = 8;
+    let mut listed: Vec<String> = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}")).collect();
+    if names.len() > NAMES_MAX {
+        listed.push("...".into());
     }
+    let listed = if listed.is_empty() { "none: there is none".to_owned() } else { listed.join(", ") };
+    format!("{listed}{}", suggest::hint(word, names.iter().map(String::as_str)))
 }
 
 fn unused_devices(devices: &[Device], pools: &[Pool], problems: &mut Vec<Problem>) {

@@ -4,14 +4,15 @@
 //! of a disk. A volume with `start` is put there. The others follow in the order of the file, each at the first free
 //! place that is large enough.
 
-use crate::config::model::{Device, Volume};
-use crate::config::{Place, Problem};
+use crate::config::volume::{SIZE, START};
+use crate::config::{Device, Place, Problem, Volume};
 use plimsoll_core::ByteCount;
 
 /// O(volumes²) at the worst, for at most 1024.
 pub(super) fn place(devices: &[Device], volumes: &mut [Volume], problems: &mut Vec<Problem>) {
     // A size or a start that was not understood proves nothing.
-    let is_understood = |volume: &Volume| volume.place.is_understood("size") && volume.place.is_understood("start");
+    let is_understood =
+        |volume: &Volume| volume.place.is_understood(SIZE.name) && volume.place.is_understood(START.name);
     for device in devices {
         let mut taken: Vec<Stretch> = Vec::new();
         for volume in volumes
@@ -59,7 +60,7 @@ fn fixed(device: &Device, volume: &Volume, taken: &[Stretch]) -> Result<Stretch,
     if stretch.end > capacity {
         let got = format!("{} to {}", ByteCount(stretch.start), ByteCount(stretch.end));
         let allowed = format!("up to {}, the capacity of {}", ByteCount(capacity), device.name);
-        return Err(volume.place.problem("start", got, allowed));
+        return Err(volume.place.problem(START.name, got, allowed));
     }
     match taken.iter().find(|other| stretch.start < other.end && other.start < stretch.end) {
         None => Ok(stretch),
@@ -71,7 +72,7 @@ fn fixed(device: &Device, volume: &Volume, taken: &[Stretch]) -> Result<Stretch,
                 ByteCount(other.start),
                 ByteCount(other.end)
             );
-            Err(volume.place.problem("start", got, allowed))
+            Err(volume.place.problem(START.name, got, allowed))
         }
     }
 }
@@ -93,5 +94,5 @@ fn first_fit(capacity: u64, size: u64, taken: &[Stretch]) -> Result<u64, u64> {
 fn too_large(device: &Device, place: &Place, size: u64, largest: u64) -> Problem {
     let capacity = ByteCount(device.profile.capacity_bytes);
     let allowed = format!("at most {}, the largest free piece of {} ({capacity})", ByteCount(largest), device.name);
-    place.problem("size", ByteCount(size), allowed)
+    place.problem(SIZE.name, ByteCount(size), allowed)
 }

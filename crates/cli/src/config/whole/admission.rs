@@ -3,16 +3,20 @@
 //! The decision is [`AccountTree`]'s, the same that decides while the daemon runs. Here its refusals get a line and a
 //! key.
 
-use crate::config::model::{Device, Pool, Volume};
-use crate::config::{Place, Problem};
+use crate::config::device::{EMULATE, PROFILE, WORST_CASE};
+use crate::config::pool::PARENT;
+use crate::config::volume;
+use crate::config::{Device, Place, Pool, Problem, Volume};
 use plimsoll_core::account::{AccountError, DEPTH_MAX};
 use plimsoll_core::{AccountId, AccountKind, AccountTree, Allocation, Rate};
+use plimsoll_settings::allocation::{LIMIT, RESERVE};
 use std::collections::BTreeMap;
 
 pub(super) fn check(devices: &[Device], pools: &[Pool], volumes: &[Volume], problems: &mut Vec<Problem>) {
     // A device's capacity decides nothing if its keys were not understood.
-    let is_understood =
-        |device: &&Device| ["emulate", "profile", "worst_case"].into_iter().all(|key| device.place.is_understood(key));
+    let is_understood = |device: &&Device| {
+        [EMULATE.name, PROFILE.name, WORST_CASE.name].into_iter().all(|key| device.place.is_understood(key))
+    };
     for device in devices.iter().filter(is_understood) {
         let before = problems.len();
         let pools: Vec<&Pool> = pools.iter().filter(|pool| pool.device == device.name).collect();
@@ -29,15 +33,15 @@ pub(super) fn check(devices: &[Device], pools: &[Pool], volumes: &[Volume], prob
 
 fn needs_worst_case(device: &Device, allocation: &Allocation, place: &Place, problems: &mut Vec<Problem>) {
     let unknown = |key, got: String| {
-        let allowed = format!("only with {} or an emulated device", device.place.dotted("worst_case"));
+        let allowed = format!("only with {} or an emulated device", device.place.dotted(WORST_CASE.name));
         place.problem(key, got, allowed)
     };
     if allocation.reserve != Rate::ZERO {
         let got = format!("{}, of a device whose worst case is not known", allocation.reserve);
-        problems.push(unknown("reserve", got));
+        problems.push(unknown(RESERVE.name, got));
     }
     if let Some(limit @ Rate::DevicePercent(_)) = allocation.limit {
-        problems.push(unknown("limit", format!("{limit}, of a device whose worst case is not known")));
+        problems.push(unknown(LIMIT.name, format!("{limit}, of a device whose worst case is not known")));
     }
 }
 
@@ -45,7 +49,7 @@ fn admit(device: &Device, pools: &[&Pool], volumes: &[&Volume], problems: &mut V
     let mut tree = AccountTree::new(device.profile.clone());
     let mut opened: BTreeMap<&str, AccountId> = BTreeMap::new();
     // Members of a pool that was refused, or with an unknown reserve, have nothing to be compared with.
-    for pool in pools.iter().filter(|pool| pool.place.is_understood("reserve")) {
+    for pool in pools.iter().filter(|pool| pool.place.is_understood(RESERVE.name)) {
         let parent = match &pool.parent {
             None => AccountId::ROOT,
             Some(parent) => match opened.get(parent.as_str()) {
@@ -58,13 +62,13 @@ fn admit(device: &Device, pools: &[&Pool], volumes: &[&Volume], problems: &mut V
             opened.insert(name, id);
         }
     }
-    for volume in volumes.iter().filter(|volume| volume.place.is_understood("reserve")) {
+    for volume in volumes.iter().filter(|volume| volume.place.is_understood(RESERVE.name)) {
         let Some(&pool) = opened.get(volume.pool.as_str()) else { continue };
         let (name, kind, place) = (volume.name.as_str(), AccountKind::Pool, &volume.place);
         let Some(account) = open(&mut tree, pool, name, kind, volume.allocation, place, problems) else { continue };
         // A volume is a pool of its sessions; each needs one level more.
         if tree.open(account, "session", AccountKind::Session, Allocation::default()).is_err() {
-            problems.push(too_deep("pool", place));
+            problems.push(too_deep(volume::POOL.name, place));
         }
     }
 }
@@ -108,19 +112,21 @@ fn refusal(error: &AccountError, allocation: &Allocation, place: &Place) -> Prob
                 runs(*promised),
                 error.excess_in_words()
             );
-            place.problem("reserve", got, allowed)
+            place.problem(RESERVE.name, got, allowed)
         }
         // Weights, priorities and limits of zero were refused when they were read.
         AccountError::Allocation { .. } => {
             let limit = allocation.limit.map_or(String::new(), |limit| limit.to_string());
-            place.problem("limit", limit, format!("at least the reserve, {}", allocation.reserve))
+            place.problem(LIMIT.name, limit, format!("at least the reserve, {}", allocation.reserve))
         }
         AccountError::Name { path } => {
             place.problem("", format!("a second account {path:?}"), "a name that nothing else in its pool has")
         }
         // Parents are open pools here, so what is left is the depth.
-        AccountError::Tree { .. } => too_deep(if place.has("pool") { "pool" } else { "parent" }, place),
-        AccountError::Members { .. } => place.problem("reserve", error, "at least that"),
+        AccountError::Tree { .. } => {
+            too_deep(if place.has(volume::POOL.name) { volume::POOL.name } else { PARENT.name }, place)
+        }
+        AccountError::Members { .. } => place.problem(RESERVE.name, error, "at least that"),
     }
 }
 

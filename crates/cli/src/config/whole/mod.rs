@@ -1,29 +1,39 @@
 //! Mistakes that only show when sections are compared with each other.
+//!
+//! What compares sections of one kind (names, mount points, exports that may be there once) stands in the file of that
+//! section. [`check`] calls it, in the order in which messages on one line stand.
 
 mod admission;
-mod effect;
 mod files;
 mod observed;
 mod paths;
 mod placement;
 mod promises;
 mod references;
-mod uniqueness;
+mod users;
 
-use super::Problem;
-use super::configuration::Configuration;
 use super::sections::Sections;
-use super::{Defaults, Listen};
+use super::volume::{backing, iscsi, mount, nbd};
+use super::{Configuration, Defaults, Listen, Problem, device, volume};
 use std::path::Path;
 
 /// Resolves, places and admits. The answer is complete only if `problems` stayed empty.
 pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Problem>) -> Configuration {
     let pools = references::resolve(&mut sections, problems);
-    uniqueness::check(&sections, problems);
-    paths::check(&sections, problems);
     files::check(&sections, problems);
-    effect::check(&sections, problems);
-    observed::check(&sections, problems);
+    volume::check_caches_once(&sections.volumes, problems);
+    nbd::check_names_once(&sections.volumes, problems);
+    iscsi::check_names_once(&sections.volumes, problems);
+    users::check_portals(&sections, problems);
+    mount::check_apart(&sections.volumes, problems);
+    volume::check_front_ends(&sections.volumes, problems);
+    mount::check_tenants(&sections.volumes, problems);
+    observed::check_gates(&sections, problems);
+    paths::check(&sections, problems);
+    backing::check_files(&sections.volumes, problems);
+    users::check_effect(&sections, problems);
+    device::check_observed_once(&sections.devices, problems);
+    observed::check_volumes(&sections, problems);
     placement::place(&sections.devices, &mut sections.volumes, problems);
     let is_exported = sections.volumes.iter().any(|volume| volume.export.is_some());
     let listen = match sections.listen {

@@ -1,8 +1,10 @@
 //! Paths that may not be each other's: a socket is nothing else, and a mount point hides nothing that the daemon uses.
 
-use crate::config::model::{Backing, Listen};
+use crate::config::daemon::{CONTROL_SOCKET, NOTES_DIRECTORY, STATE_DIRECTORY};
 use crate::config::sections::Sections;
-use crate::config::{Defaults, Problem, quoted};
+use crate::config::volume::backing;
+use crate::config::volume::mount::PATH;
+use crate::config::{Backing, Defaults, Listen, Problem, cache, quoted};
 use plimsoll_serve::nbd::Address;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +57,7 @@ pub(super) fn check(sections: &Sections, problems: &mut Vec<Problem>) {
 
 fn sockets(sections: &Sections) -> Vec<Named> {
     let daemon = &sections.daemon;
-    let line = if daemon.place.has("control_socket") { daemon.place.line_of("control_socket") } else { 0 };
+    let line = if daemon.place.has(CONTROL_SOCKET.name) { daemon.place.line_of(CONTROL_SOCKET.name) } else { 0 };
     let mut sockets = vec![Named::new("daemon.control_socket", line, &daemon.control_socket)];
     let by_default = || {
         let is_exported = sections.volumes.iter().any(|volume| volume.export.is_some());
@@ -77,22 +79,22 @@ fn others(sections: &Sections) -> Vec<Named> {
         Named::new(format!("daemon.{key}"), line, path)
     };
     let mut others = vec![
-        of_daemon("state_directory", &daemon.state_directory),
-        of_daemon("notes_directory", &daemon.notes_directory),
+        of_daemon(STATE_DIRECTORY.name, &daemon.state_directory),
+        of_daemon(NOTES_DIRECTORY.name, &daemon.notes_directory),
     ];
     for volume in &sections.volumes {
         let Backing::File { path, key_file } = &volume.backing else { continue };
         let place = &volume.place;
-        others.push(Named::new(place.dotted("file"), place.line_of("file"), path));
+        others.push(Named::new(place.dotted(backing::FILE.name), place.line_of(backing::FILE.name), path));
         let key_file = key_file
             .iter()
-            .map(|path| Named::new(place.dotted("encryption.key_file"), place.line_of("encryption"), path));
+            .map(|path| Named::new(place.dotted("encryption.key_file"), place.line_of(backing::ENCRYPTION.name), path));
         others.extend(key_file);
     }
-    let caches = sections.caches.iter().filter(|cache| cache.place.is_understood("file"));
-    others.extend(
-        caches.map(|cache| Named::new(cache.place.dotted("file"), cache.place.line_of("file"), &cache.settings.path)),
-    );
+    let caches = sections.caches.iter().filter(|cache| cache.place.is_understood(cache::FILE.name));
+    others.extend(caches.map(|cache| {
+        Named::new(cache.place.dotted(cache::FILE.name), cache.place.line_of(cache::FILE.name), &cache.settings.path)
+    }));
     others
 }
 
@@ -112,7 +114,7 @@ fn mount_points<'n>(sections: &Sections, uses: impl Iterator<Item = &'n Named>, 
             let (path, other_path) = (quoted(&file_system.target.to_string_lossy()), other.path.to_string_lossy());
             let got = format!("{path}, {relation} {} ({})", other.key, quoted(&other_path));
             problems.push(mount.place.problem(
-                "path",
+                PATH.name,
                 got,
                 "a directory apart from all other paths of the configuration",
             ));

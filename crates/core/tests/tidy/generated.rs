@@ -6,8 +6,8 @@
 //! <!-- end -->
 //! ```
 //!
-//! [`SOURCES`] has the function that makes each block. `TIDY=write cargo test -p plimsoll-core --test tidy generated`
-//! writes what the functions make into the pages.
+//! [`SOURCES`] and `metrics` have the function that makes each block.
+//! `TIDY=write cargo test -p plimsoll-core --test tidy generated` writes what the functions make into the pages.
 
 use super::literals::{entries, value};
 use super::tree::{Text, find, house, root};
@@ -16,13 +16,18 @@ use std::{env, fs};
 const START: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
 
-struct Source {
-    page: &'static str,
-    name: &'static str,
-    make: fn(&[Text]) -> String,
+/// A generated block.
+#[derive(Clone, Copy)]
+pub struct Source {
+    /// The page.
+    pub page: &'static str,
+    /// The block's name.
+    pub name: &'static str,
+    /// Makes the block out of the repository's files.
+    pub make: fn(&[Text]) -> String,
 }
 
-/// Every generated block.
+/// Every generated block, besides those of [`metrics`](super::metrics).
 const SOURCES: &[Source] = &[Source { page: "docs/schedulers/README.md", name: "schedulers/rules", make: rules }];
 
 /// The rule of each scheduler, and whether law 6 is its law.
@@ -81,7 +86,8 @@ fn complaints(texts: &[Text], sources: &[Source], is_writing: bool) -> Vec<Strin
 #[test]
 fn generated_blocks_equal_their_sources() {
     let is_writing = env::var_os("TIDY").is_some_and(|what| what == "write");
-    let complaints = complaints(house(), SOURCES, is_writing);
+    let sources = [SOURCES, super::metrics::SOURCES].concat();
+    let complaints = complaints(house(), &sources, is_writing);
     assert!(complaints.is_empty(), "{}\nTIDY=write renews them", complaints.join("\n"));
 }
 

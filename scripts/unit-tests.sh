@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Packages with tests that touch nothing of the machine but files of their own; and a target of another package.
-computing=" core settings schedulers devices cache executor traces workloads protocols sim lab/figures "
+computing=" core linux settings schedulers devices cache executor traces workloads protocols sim lab/figures "
 cargo=${CARGO:-cargo}
 is_lint=
 if [ "${1:-}" = --lint ]; then

@@ -1,24 +1,18 @@
 //! What other threads want of the levels: tenants come and go.
 //!
-//! Commands wait in a queue; an eventfd wakes the thread that takes the levels' turns. It carries them out between two
-//! turns and answers. So no other thread has the tables that every turn looks at.
-//!
-//! The queue has a lock that the thread with the turns only tries: an engine's real-time thread might wait for a thread
-//! that it has preempted itself. The holder of the lock wakes it afterwards, so what it does not get now it is told of
-//! once more.
+//! Commands wait in a [`mailbox`]. The thread that takes the levels' turns carries them out between two turns and
+//! answers. So no other thread has the tables that every turn looks at.
 
 use crate::error::AgentError;
 use crate::members::{BITS, Members};
 use crate::mounts::DeviceNumbers;
 use plimsoll_core::{AccountId, ThreadId};
 use plimsoll_gates::Guarded;
+use plimsoll_linux::mailbox::{Receiver, Sender, mailbox};
 use plimsoll_tags::{EndedRegistration, Losses, Survey, TagsError};
-use rustix::event::{EventfdFlags, eventfd};
-use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Registrations that are taken out in one turn of the levels: a microsecond or two each, of which others' requests
 /// wait for no more.
@@ -58,79 +52,23 @@ pub(crate) enum Command {
     Mounted { devices: DeviceNumbers },
 }
 
-/// `None`: the levels are gone.
-#[derive(Clone)]
-struct Waiting(Arc<Mutex<Option<VecDeque<Command>>>>);
-
-impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Option<VecDeque<Command>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The levels' end.
-pub(crate) struct Commands {
-    waiting: Waiting,
-    wake: Arc<OwnedFd>,
-}
-
-impl Drop for Commands {
-    fn drop(&mut self) {
-        let waiting = self.waiting.lock().take();
-        // Behind the lock: a caller that waits for an answer hears that none comes.
-        drop(waiting);
-    }
-}
-
-impl Commands {
-    pub(crate) fn new(members: Members, survey: Survey) -> std::io::Result<(Commands, LevelsHandle)> {
-        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let waiting = Waiting(Arc::new(Mutex::new(Some(VecDeque::new()))));
-        let commands = Commands { waiting: waiting.clone(), wake: wake.clone() };
-        Ok((commands, LevelsHandle { waiting, wake, members, survey }))
-    }
-
-    /// The next one, if there is one and no thread puts one in just now.
-    pub(crate) fn next(&self) -> Option<Command> {
-        self.waiting.0.try_lock().ok()?.as_mut()?.pop_front()
-    }
-
-    /// Wakes the thread that takes the turns once more, for those that are left.
-    pub(crate) fn wake_again(&self) {
-        wake(&self.wake);
-    }
-
-    /// Is readable no more, until something new comes.
-    pub(crate) fn clear(&self) {
-        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
-    }
-}
-
-fn wake(eventfd: &OwnedFd) {
-    // One that is full needs no more waking.
-    let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
-}
-
-impl AsFd for Commands {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
-    }
+/// Both ends of the levels' mailbox.
+pub(crate) fn commands(members: Members, survey: Survey) -> io::Result<(Receiver<Command>, LevelsHandle)> {
+    let (commands, received) = mailbox()?;
+    Ok((received, LevelsHandle { commands, members, survey }))
 }
 
 /// How other threads talk to the levels. Clones are cheap.
 #[derive(Clone)]
 pub struct LevelsHandle {
-    waiting: Waiting,
-    wake: Arc<OwnedFd>,
+    commands: Sender<Command>,
     members: Members,
     survey: Survey,
 }
 
 impl LevelsHandle {
     fn send(&self, command: Command) -> Result<(), AgentError> {
-        self.waiting.lock().as_mut().ok_or(AgentError::Gone)?.push_back(command);
-        wake(&self.wake);
-        Ok(())
+        self.commands.send(command).map_err(|_| AgentError::Gone)
     }
 
     fn ask<T>(&self, command: impl FnOnce(SyncSender<T>) -> Command) -> Result<T, AgentError> {
@@ -272,26 +210,18 @@ impl LevelsHandle {
 mod tests {
     use super::*;
 
-    /// Broken on purpose and seen red: the lock is waited for (a test that hangs); commands stay where they are when
-    /// the levels go.
+    /// Broken on purpose and seen red: commands stay where they are when the levels go. That the levels wait for no
+    /// sender is the [`mailbox`]'s own test.
     #[test]
-    fn whoever_takes_the_turns_waits_for_nobody_and_who_asks_the_gone_hears_so() {
-        let commands = Commands {
-            waiting: Waiting(Arc::new(Mutex::new(Some(VecDeque::new())))),
-            wake: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()),
-        };
-        let waiting = commands.waiting.clone();
-        let put = |command| waiting.lock().as_mut().map(|commands| commands.push_back(command));
+    fn a_question_to_levels_that_are_gone_is_answered_with_that() {
+        let (commands, received) = mailbox().unwrap();
         let (answer, answered) = sync_channel(1);
-        put(Command::Ended { answer }).unwrap();
-        let putting = waiting.lock();
-        assert!(commands.next().is_none());
-        drop(putting);
-        assert!(matches!(commands.next(), Some(Command::Ended { .. })) && commands.next().is_none());
+        assert!(commands.send(Command::Ended { answer }).is_ok());
+        assert!(matches!(received.next(), Some(Command::Ended { .. })) && received.next().is_none());
         assert!(answered.recv().is_err());
         let (answer, answered) = sync_channel(1);
-        put(Command::Ended { answer }).unwrap();
-        drop(commands);
-        assert!(answered.recv().is_err() && put(Command::Free { accounts: 1 }).is_none());
+        assert!(commands.send(Command::Ended { answer }).is_ok());
+        drop(received);
+        assert!(answered.recv().is_err() && commands.send(Command::Free { accounts: 1 }).is_err());
     }
 }

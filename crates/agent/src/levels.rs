@@ -27,7 +27,7 @@ pub mod pace;
 
 use crate::account_words::AccountWords;
 use crate::calls::{Action, Calls};
-use crate::commands::{Command, Commands, Joined, LevelsHandle, Who};
+use crate::commands::{Command, Joined, LevelsHandle, Who, commands};
 use crate::error::AgentError;
 use crate::members::Members;
 use crate::mounts::DeviceNumbers;
@@ -40,6 +40,7 @@ use plimsoll_core::{AccountId, Call, CallDecision, CallId, FileId, Scheduler, Sp
 use plimsoll_engine::{Below, HeldReads, UpperLevels};
 use plimsoll_gates::words::RENEWAL;
 use plimsoll_gates::{GateClass, GateWords, HeldCall, Listener, ListenerId, Listeners};
+use plimsoll_linux::mailbox::Receiver;
 use plimsoll_tags::{AccountsOf, Event, Tags};
 use rustix::event::epoll;
 use std::collections::BTreeMap;
@@ -77,7 +78,7 @@ pub struct Parts {
 pub struct Levels {
     parts: Parts,
     members: Members,
-    commands: Commands,
+    commands: Receiver<Command>,
     calls: Calls,
     notified: Notified,
     readers: Readers,
@@ -107,8 +108,7 @@ impl Levels {
     pub fn new(parts: Parts) -> Result<(Levels, LevelsHandle), AgentError> {
         let system = |action| move |error: std::io::Error| AgentError::System { action, source: error };
         let members = Members::default();
-        let (commands, handle) =
-            Commands::new(members.clone(), parts.tags.survey()).map_err(system("make an eventfd"))?;
+        let (commands, handle) = commands(members.clone(), parts.tags.survey()).map_err(system("make an eventfd"))?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|errno| system("make an epoll")(errno.into()))?;
         let watched = epoll::add(&poll, &commands, epoll::EventData::new_u64(0), epoll::EventFlags::IN);
         watched.map_err(|errno| system("watch an eventfd")(errno.into()))?;

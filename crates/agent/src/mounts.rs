@@ -8,8 +8,7 @@
 //! overlays that write to the disk are asked, too.
 
 use crate::error::AgentError;
-use plimsoll_core::mounts::MOUNT_TABLE;
-use plimsoll_core::{Mount, MountTable};
+use plimsoll_linux::{MOUNT_TABLE, Mount, MountTable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, StatxFlags, major, minor, statx};
 use std::collections::BTreeSet;

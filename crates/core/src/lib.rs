@@ -15,7 +15,6 @@
 //! | [`request`] | [`BlockRequest`], what reaches a device |
 //! | [`call`] | [`Call`], what a process asked the kernel for |
 //! | [`crc32c`] | the checksum of blocks, and of iSCSI's digests |
-//! | [`mounts`] | [`MountTable`], the kernel's table of mounts |
 //! | [`prefetch`](fn@prefetch) | a hint to the processor, without effect on any result |
 //! | [`shown`](fn@shown) | text that another party chose, in a line of ours |
 //! | [`scheduler`] | the [`Scheduler`] trait with its handlers at three levels |
@@ -26,7 +25,6 @@ pub mod cause;
 mod checksum;
 pub mod class;
 pub mod device;
-pub mod mounts;
 mod number;
 mod prefetch;
 pub mod request;
@@ -41,7 +39,6 @@ pub use cause::CauseSet;
 pub use checksum::{crc32c, crc32c_append};
 pub use class::Class;
 pub use device::DeviceProfile;
-pub use mounts::{Mount, MountTable};
 pub use prefetch::prefetch;
 pub use request::{BlockRequest, Completion, Operation, RequestId};
 pub use scheduler::{CallDecision, Dispatch, PageEvent, Scheduler, Wish};

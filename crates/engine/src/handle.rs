@@ -4,11 +4,10 @@
 //! back what they return.
 
 use super::buffer_memory::BufferMemory;
-use super::commands::{Command, Sender, commands};
 use super::error::EngineError;
 use super::front_end::FrontEnd;
 use super::status::EngineStatus;
-use super::turn::Engine;
+use super::turn::{Command, Engine};
 use super::upper_levels::{BlockTags, UpperLevels};
 use super::urgency;
 use super::work::ServiceRequest;
@@ -17,6 +16,7 @@ use crate::read_ahead::ReadAhead;
 use plimsoll_core::{Account, AccountId, Allocation, DeviceProfile, Span};
 use plimsoll_devices::DeviceModel;
 use plimsoll_executor::Executor;
+use plimsoll_linux::mailbox::{Sender, mailbox};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{channel, sync_channel};
@@ -84,7 +84,7 @@ pub struct AttachmentId(pub(super) u32);
 
 struct Shared {
     /// The engine stops when it is gone.
-    commands: Sender,
+    commands: Sender<Command>,
     thread: Mutex<Option<JoinHandle<()>>>,
     failure: Arc<Mutex<Failure>>,
 }
@@ -124,7 +124,7 @@ pub struct EngineHandle {
 /// There is no such scheduler, or the system has no ring, thread or processor for it.
 pub fn spawn(config: EngineConfig) -> Result<EngineHandle, EngineError> {
     let system = |action| move |source| EngineError::System { action, source };
-    let (commands, received) = commands().map_err(system("make an eventfd"))?;
+    let (commands, received) = mailbox().map_err(system("make an eventfd"))?;
     let (started, has_started) = sync_channel(1);
     let thread = std::thread::Builder::new().name(format!("engine-{}", config.profile.name));
     let failure = Arc::new(Mutex::new(Failure::None));
@@ -182,7 +182,7 @@ impl EngineHandle {
     ) -> Result<T, EngineError> {
         let (answer, answered) = sync_channel(1);
         let command: Command = Box::new(move |engine| drop(answer.send(work(engine))));
-        if !self.shared.commands.send(command) {
+        if self.shared.commands.send(command).is_err() {
             return Err(EngineError::Stopped);
         }
         answered.recv().map_err(|_| EngineError::Stopped)

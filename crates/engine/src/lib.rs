@@ -33,7 +33,7 @@
 //! | `work` | service threads, for steps that take a processor's time |
 //! | `basket` | what they tell, taken without waiting for any of them |
 //! | `recorder` | what a device is asked to do, for traces |
-//! | `handle`, `commands` | how other threads talk to it; what they send, taken without waiting for them |
+//! | `handle` | how other threads talk to it, through a [`mailbox`](plimsoll_linux::mailbox) |
 //! | `ring`, `slab`, `clock` | io_uring, a table, the time |
 //!
 //! What stands beside the loop, and is used by control threads too:
@@ -46,9 +46,7 @@
 //! | [`notes`] | notes about volumes, in files that outlive the daemon |
 //! | [`content`], `occupied` | what a device holds; which other programs use it |
 //! | [`measure`] | how fast a device is |
-//! | [`descriptors`] | sockets that take none |
 //! | [`loop_control`] | the loop driver |
-//! | [`peer_log`] | lines in the log that a peer can cause as often as it likes |
 
 mod administration;
 mod alarm;
@@ -60,10 +58,8 @@ pub mod cache;
 mod cached;
 mod claims;
 mod clock;
-mod commands;
 pub mod content;
 mod core;
-pub mod descriptors;
 mod doubts;
 pub mod early_reads;
 mod emulation;
@@ -78,7 +74,6 @@ pub mod notes;
 mod observed;
 mod occupied;
 mod orphans;
-pub mod peer_log;
 mod port;
 pub mod read_ahead;
 mod read_ahead_requests;

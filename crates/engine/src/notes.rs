@@ -14,12 +14,13 @@
 use crate::backend::{Backing, VolumeConfig};
 use crate::cache::{store_of, store_of_loop};
 use crate::occupied::beneath::file_beneath;
+use plimsoll_linux::durable::{remove_file, replace_file};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Something that is noted of a volume.
@@ -141,12 +142,7 @@ impl Notes {
     /// Writes a file durably: as a whole, or not at all.
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.make_directory()?;
-        let new = path.with_extension("new");
-        let mut file = File::create(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
-        File::open(&self.directory)?.sync_all()
+        replace_file(path, bytes)
     }
 
     fn given_up_path(&self, cache: &[u8; 16]) -> PathBuf {
@@ -191,8 +187,7 @@ impl Notes {
         let others = self.paths_of_others::<N>(volume)?;
         for path in self.path_of::<N>(volume)?.into_iter().chain(others) {
             if read_note::<N>(&path)?.is_some() {
-                std::fs::remove_file(path)?;
-                File::open(&self.directory)?.sync_all()?;
+                remove_file(&path)?;
             }
         }
         Ok(note)

@@ -16,8 +16,7 @@ mod range_lock;
 
 use beneath::{ByteExtent, Layer};
 use loops::loop_on;
-use plimsoll_core::MountTable;
-use plimsoll_core::mounts::MOUNT_TABLE;
+use plimsoll_linux::{MOUNT_TABLE, MountTable};
 use range_lock::lock_range;
 use rustix::fs::{FlockOperation, OFlags, flock, major, minor};
 use rustix::io::Errno;
@@ -221,7 +220,7 @@ fn user_of_device(number: (u32, u32), table: &MountTable, swaps: &str) -> Option
             metadata.file_type().is_block_device() && (major(metadata.rdev()), minor(metadata.rdev())) == number
         })
     };
-    let is_of = |mount: &&plimsoll_core::Mount| mount.device == number || mount.source_disk().is_some_and(has_number);
+    let is_of = |mount: &&plimsoll_linux::Mount| mount.device == number || mount.source_disk().is_some_and(has_number);
     if let Some(mount) = table.iter().find(is_of) {
         return Some(format!("mounted on {}", mount.target.display()));
     }

@@ -6,7 +6,6 @@ use super::administration::build_scheduler;
 use super::alarm::Alarm;
 use super::claims::Claims;
 use super::clock::Clock;
-use super::commands::Receiver;
 use super::core::{Core, TURN_BYTES_MAX};
 use super::early_reads::EarlyReads;
 use super::emulation::Emulation;
@@ -24,10 +23,15 @@ use super::work::Work;
 use crate::front_end::LOOK_EVERY;
 use crate::read_ahead_requests::Wishes;
 use plimsoll_core::{AccountTree, Time};
+use plimsoll_linux::mailbox::Receiver;
 use rustix::io::Errno;
 use std::num::NonZeroU64;
+use std::os::fd::{AsFd, AsRawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::Sender;
+
+/// What another thread wants the engine's thread to do between two turns.
+pub(super) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
 
 /// How late the kernel may make a timer so that it can join others; 1 ns, the least, because emulated devices are exact.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
@@ -61,7 +65,7 @@ pub(super) struct Engine {
     /// When it is looked again whether front ends' other ends are still there.
     next_look: Time,
     completed: Vec<Completed>,
-    commands: Receiver,
+    commands: Receiver<Command>,
     /// The turn was over before all was done: the next one follows at once.
     goes_on: bool,
     is_ending: bool,
@@ -70,7 +74,7 @@ pub(super) struct Engine {
 
 impl Engine {
     /// Makes an engine for this thread.
-    pub(super) fn new(config: EngineConfig, commands: Receiver) -> Result<Engine, EngineError> {
+    pub(super) fn new(config: EngineConfig, commands: Receiver<Command>) -> Result<Engine, EngineError> {
         let EngineConfig { profile, scheduler, model, lateness_bound, processor, executor, buffers } = config;
         let system = |action| move |errno: rustix::io::Errno| EngineError::System { action, source: errno.into() };
         if let Some(processor) = processor {
@@ -168,7 +172,7 @@ impl Engine {
 
     /// Turn after turn; then makes its volumes durable.
     fn run_to_the_end(&mut self) -> Result<(), EngineError> {
-        self.core.ring.watch(self.commands.wake_fd(), Owner::Wake);
+        self.core.ring.watch(self.commands.as_fd().as_raw_fd(), Owner::Wake);
         let mut result = loop {
             self.turn();
             if self.is_ending && self.front_ends.len() == 0 && self.caches_are_closed() {
@@ -348,7 +352,7 @@ impl Engine {
     fn woken(&mut self, is_still_watched: bool) {
         let (commands, is_over) = self.commands.take();
         if !is_still_watched {
-            self.core.ring.watch(self.commands.wake_fd(), Owner::Wake);
+            self.core.ring.watch(self.commands.as_fd().as_raw_fd(), Owner::Wake);
         }
         commands.into_iter().for_each(|command| command(self));
         if is_over && !self.is_ending {

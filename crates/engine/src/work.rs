@@ -41,11 +41,11 @@ use crate::backend::{
 };
 use plimsoll_core::{Operation, Span, Time};
 use plimsoll_executor::{Arrival, Executor, Kind, checkpoint, give_way};
-use rustix::event::{EventfdFlags, eventfd};
+use plimsoll_linux::WakeEvent;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::future::Future;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -60,7 +60,7 @@ type Outcome = (u32, Result<(), Errno>);
 /// What service threads have done, for the engine.
 pub(super) struct Told {
     done: Basket<Outcome>,
-    wake: OwnedFd,
+    wake: WakeEvent,
 }
 
 /// Says what came of a piece, once: at the latest when it is dropped.
@@ -80,8 +80,7 @@ impl Drop for Answer {
     fn drop(&mut self) {
         // A thread that finds others there leaves it to the first of them to wake the engine.
         if self.note.take().is_some_and(|note| self.told.done.put(note)) {
-            // An eventfd that is full needs no more waking.
-            let _ = rustix::io::write(&self.told.wake, &1u64.to_ne_bytes());
+            self.told.wake.wake();
         }
     }
 }
@@ -250,8 +249,7 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) fn new(executor: Option<Arc<Executor<ServiceRequest>>>) -> Result<Work, EngineError> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| EngineError::System { action: "make an eventfd", source: errno.into() })?;
+        let wake = WakeEvent::new().map_err(|source| EngineError::System { action: "make an eventfd", source })?;
         let (told, line) = (Arc::new(Told { done: Basket::default(), wake }), VecDeque::new());
         let [heard, notes] = [Vec::new(), Vec::new()];
         Ok(Work { executor, told, heard, notes, is_watched: false, scratch: None, line, try_again: None })
@@ -322,7 +320,7 @@ impl Core {
     /// Has a step of a piece done with `length` bytes from `start` of its request on.
     fn begin_work(&mut self, index: u32, came: Arrival, step: PageStep, start: u32, length: usize) {
         if !std::mem::replace(&mut self.work.is_watched, true) {
-            self.ring.watch(self.work.told.wake.as_raw_fd(), Owner::Work);
+            self.ring.watch(self.work.told.wake.as_fd().as_raw_fd(), Owner::Work);
         }
         let request = &self.requests[self.pieces[index].request];
         let kind = match request.operation {
@@ -406,7 +404,7 @@ impl Core {
     pub(super) fn hear_of_work(&mut self, is_still_watched: bool) {
         let _ = rustix::io::read(&self.work.told.wake, &mut [0u8; 8]);
         if !is_still_watched {
-            self.ring.watch(self.work.told.wake.as_raw_fd(), Owner::Work);
+            self.ring.watch(self.work.told.wake.as_fd().as_raw_fd(), Owner::Work);
         }
         // After that: a thread that tells something from now on finds nothing there, and says so again.
         let mut heard = std::mem::take(&mut self.work.heard);

@@ -12,12 +12,16 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
+//! | [`registry`] | every front end, a line each |
+//! | [`doors`] | the names under which clients reach volumes |
 //! | [`connection`] | what NBD and iSCSI share: addresses, listeners, sockets, sends |
 //! | [`nbd`], [`iscsi`], [`fuse`] | the front ends |
 //! | [`attach`] | from a volume to a block device and a mounted file system, and back |
 
 pub mod attach;
 pub mod connection;
+pub mod doors;
 pub mod fuse;
 pub mod iscsi;
 pub mod nbd;
+pub mod registry;

@@ -13,7 +13,7 @@ use plimsoll_serve::nbd::client::ClientOptions;
 use plimsoll_serve::nbd::driver::export_info;
 use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection};
 use plimsoll_testkit::{PATIENCE, Random, Served, file_config, memory, pause, session};
-use programs::{is_installed, run, succeed};
+use programs::{LoopDevice, is_installed, run, succeed};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -336,37 +336,6 @@ fn all_connections_see_what_one_was_answered() {
     }
 }
 
-/// A loop device over a file, detached at the end.
-struct LoopDevice(String);
-
-impl LoopDevice {
-    /// `None` and a line about it if this machine or this user has none.
-    fn over(path: &Path) -> Option<LoopDevice> {
-        if !is_installed("losetup") {
-            return None;
-        }
-        let output = run("losetup", &["--find", "--show", text(path)]);
-        if !output.status.success() {
-            println!("not run: no loop device: {}", String::from_utf8_lossy(&output.stderr).trim());
-            return None;
-        }
-        Some(LoopDevice(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
-    }
-
-    /// Flushes that it has carried out: field 16 of its statistics (`Documentation/block/stat.rst` of Linux).
-    fn flush_count(&self) -> u64 {
-        let name = self.0.trim_start_matches("/dev/");
-        let statistics = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
-        statistics.split_whitespace().nth(15).unwrap().parse().unwrap()
-    }
-}
-
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = run("losetup", &["--detach", &self.0]);
-    }
-}
-
 #[test]
 fn flushes_and_forced_writes_reach_the_device() {
     let directory = TempDir::new().unwrap();
@@ -374,7 +343,7 @@ fn flushes_and_forced_writes_reach_the_device() {
     std::fs::write(&backing, vec![0; MIB as usize]).unwrap();
     let Some(device) = LoopDevice::over(&backing) else { return };
     {
-        let served = Served::plain(vec![Volume::open(file_config("loop", Path::new(&device.0), None)).unwrap()]);
+        let served = Served::plain(vec![Volume::open(file_config("loop", device.path(), None)).unwrap()]);
         let (mut writer, mut flusher) = (served.connect("loop", 1, true), served.connect("loop", 1, true));
         let start = device.flush_count();
         writer.write(0, &[1; 4096], false).unwrap();

@@ -1,7 +1,7 @@
 //! The device that is tagged: its numbers, its size, and the file system on it.
 
 use crate::error::TagsError;
-use plimsoll_core::Mount;
+use plimsoll_linux::Mount;
 use rustix::fs::{FileType, fstat, major, minor};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

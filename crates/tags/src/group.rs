@@ -2,8 +2,7 @@
 
 use crate::error::TagsError;
 use crate::shared::Group;
-use plimsoll_core::MountTable;
-use plimsoll_core::mounts::MOUNT_TABLE;
+use plimsoll_linux::{MOUNT_TABLE, MountTable};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;

@@ -7,7 +7,7 @@
 //!
 //! Limits of requests (`iops`) stay as they are: WDT's credits are bytes.
 
-use plimsoll_core::MountTable;
+use plimsoll_linux::MountTable;
 use plimsoll_schedulers::wdt::steward::{Caps, Used};
 use std::fs;
 use std::io;

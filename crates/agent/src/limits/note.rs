@@ -4,11 +4,12 @@
 //! the first line says which start it was.
 
 use super::group::{Group, Limit};
+use plimsoll_linux::boot_id;
+use plimsoll_linux::durable::{remove_file, replace_file};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const NONE: &str = "max";
 
 /// The note of a device. Removed when nothing is left in it.
@@ -27,7 +28,7 @@ impl Note {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             text => text?,
         };
-        let mut note = Note { path, device: device.to_owned(), entries: read(&text, device, &boot_id()) };
+        let mut note = Note { path, device: device.to_owned(), entries: read(&text, device, &this_boot()) };
         let mut said = Vec::new();
         for (group, _) in note.entries.clone() {
             let folder = group.folder.display();
@@ -73,10 +74,7 @@ impl Note {
     /// Writes down what is to be put back.
     pub(super) fn write(&self) -> io::Result<()> {
         if self.entries.is_empty() {
-            return match fs::remove_file(&self.path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            };
+            return remove_file(&self.path);
         }
         let value = |limit: Option<u64>| limit.map_or(NONE.to_owned(), |limit| limit.to_string());
         let line = |(group, limit): &(Group, Limit)| {
@@ -84,16 +82,13 @@ impl Note {
             format!("{} {} {} {folder}\n", group.inode, value(limit.read), value(limit.write))
         };
         let lines: String = self.entries.iter().map(line).collect();
-        let new = self.path.with_extension("new");
-        let mut file = fs::File::create(&new)?;
-        file.write_all(format!("{} {}\n{lines}", boot_id(), self.device).as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)
+        replace_file(&self.path, format!("{} {}\n{lines}", this_boot(), self.device).as_bytes())
     }
 }
 
-fn boot_id() -> String {
-    fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
+/// A kernel that does not tell has no notes of an earlier start to mistake for its own.
+fn this_boot() -> String {
+    boot_id().unwrap_or_default()
 }
 
 /// The cgroups of a note that are still there.

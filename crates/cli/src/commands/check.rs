@@ -2,12 +2,13 @@
 
 use super::{allocation_cells, print, print_json, text};
 use crate::arguments::CheckArguments;
-use crate::config::{Cache, Configuration, Defaults, Device, Volume, load};
+use crate::config::{Cache, Configuration, Defaults, Device, Volume, door, listens, load};
 use crate::outcome::Outcome;
 use crate::table::Table;
 use plimsoll_core::{ByteCount, Rate, Span};
 use plimsoll_engine::cache::{CacheSettings, DirtyMax, semantics_name};
 use plimsoll_serve::attach::FileSystemPlan;
+use plimsoll_serve::registry::front_ends as registered;
 use serde_json::{Value, json};
 
 pub(super) fn run(arguments: &CheckArguments) -> Outcome {
@@ -69,12 +70,14 @@ fn as_tables(configuration: &Configuration) -> String {
             front_ends(volume).join(", "),
         ]);
     }
-    let listen = configuration.listen.iter().map(|listen| format!("NBD on {}\n", listen.address)).collect::<String>();
-    let portals = configuration.iscsi_listen.iter();
-    let portals = portals.map(|listen| format!("iSCSI on {}\n", listen.address)).collect::<String>();
+    let listen = registered().iter().flat_map(|entry| {
+        let listens = listens(configuration, entry.section).iter();
+        listens.map(|listen| format!("{} on {}\n", entry.title, listen.address))
+    });
+    let listen = listen.collect::<String>();
     let control = configuration.daemon.control_socket.display();
     let executor = configuration.service_threads().map_or(String::new(), |section| format!("executor: {section}\n"));
-    format!("{devices}\n{pools}\n{caches}{volumes}\n{executor}{listen}{portals}control on unix:{control}\n")
+    format!("{devices}\n{pools}\n{caches}{volumes}\n{executor}{listen}control on unix:{control}\n")
 }
 
 /// Where the bytes of a volume are, and how they are read.
@@ -94,16 +97,19 @@ fn behaviour(device: &Device) -> String {
 }
 
 fn front_ends(volume: &Volume) -> Vec<String> {
-    let export = volume.export.iter().map(|export| format!("NBD export {:?}", export.name));
+    let doors = registered().iter().filter_map(|entry| {
+        let own = door(volume, entry.section)?;
+        let shown = (entry.shown)(own.name, "");
+        Some(match own.login {
+            Some(chap) => format!("{shown} for {:?}", chap.initiator.user),
+            None => shown,
+        })
+    });
     let mount = volume.mount.iter().map(|mount| match &mount.file_system {
         Some(FileSystemPlan { kind, target, .. }) => format!("{kind} on {}", target.display()),
         None => "loop device".to_owned(),
     });
-    let target = volume.iscsi.iter().map(|target| match &target.chap {
-        Some(chap) => format!("iSCSI target {} for {:?}", target.name, chap.initiator.user),
-        None => format!("iSCSI target {}", target.name),
-    });
-    export.chain(target).chain(mount).collect()
+    doors.chain(mount).collect()
 }
 
 /// When a write is acknowledged, and what may be dirty: as `plimsoll cache status` has it.

@@ -38,11 +38,8 @@ fn open_session(arguments: &SessionOpenArguments) -> Outcome {
     let mut client = connect(&arguments.daemon)?;
     let answer = client.ask(&Request::SessionOpen { volume, name, change, tied: command.is_some() })?;
     let Response::Session(session) = answer else { return Err(unexpected()) };
-    let (variable, door) = match (&session.export, &session.target) {
-        (Some(export), _) => ("PLIMSOLL_EXPORT", export.clone()),
-        (None, Some(target)) => ("PLIMSOLL_TARGET", target.clone()),
-        (None, None) => return Err(unexpected()),
-    };
+    let (word, door) = session.door().ok_or_else(unexpected)?;
+    let (variable, door) = (format!("PLIMSOLL_{}", word.to_uppercase()), door.to_owned());
     let Some((program, rest)) = command else {
         return if arguments.json { print_json(&session) } else { print(door) };
     };

@@ -2,9 +2,9 @@
 
 use super::{connect, print, print_json, show_anew, show_as_it_is, unexpected};
 use crate::arguments::StatusArguments;
+use crate::control::doors::in_words;
 use crate::control::protocol::{DaemonStatus, LossEntry, Request, Response};
 use crate::metrics::accounts::ACCOUNT;
-use crate::metrics::volumes::served_as;
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use plimsoll_core::{ByteCount, Span};
@@ -79,8 +79,10 @@ fn device_line(device: &EngineStatus) -> String {
 /// A line for each volume on a device: what serves it, and how many use it.
 fn volume_lines(status: &DaemonStatus, device: &str) -> String {
     let volumes = status.volumes.iter().filter(|volume| volume.device == device);
-    let lines =
-        volumes.map(|volume| format!("volume {}: {}, {} users\n", volume.name, served_as(volume), volume.front_ends));
+    let lines = volumes.map(|volume| {
+        let served = in_words(&volume.served_as);
+        format!("volume {}: {served}, {} users\n", volume.name, volume.front_ends)
+    });
     lines.collect()
 }
 

@@ -1,9 +1,10 @@
 //! One client of the control socket, and how long it is waited for.
 
 use super::protocol::Response;
+use plimsoll_linux::WakeEvent;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) fn wait(
     socket: &impl AsFd,
     wanted: PollFlags,
-    stop: &OwnedFd,
+    stop: &WakeEvent,
     patience: Option<Duration>,
 ) -> io::Result<bool> {
     let timeout = patience.and_then(|patience| rustix::event::Timespec::try_from(patience).ok());
@@ -35,7 +36,7 @@ pub(super) fn wait(
 /// A client's socket, which does not block. Reading ends, as if the client had closed it, once the server stops.
 pub(super) struct Conversation<'server> {
     pub(super) stream: UnixStream,
-    pub(super) stop: &'server OwnedFd,
+    pub(super) stop: &'server WakeEvent,
     /// How long the client may say nothing; `None` for as long as it likes.
     pub(super) patience: Option<Duration>,
 }

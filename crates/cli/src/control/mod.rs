@@ -7,6 +7,7 @@
 pub mod caches;
 pub mod client;
 mod conversation;
+pub mod doors;
 pub mod executor;
 pub mod protocol;
 pub mod recording;

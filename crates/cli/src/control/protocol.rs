@@ -1,6 +1,7 @@
 //! What is said on the control socket.
 
 pub use super::caches::{CacheChange, CacheEntry};
+pub use super::doors::{ServedAs, SessionEntry};
 pub use super::executor::ExecutorStatus;
 use plimsoll_agent::Entrance;
 use plimsoll_core::units::ParseUnitError;
@@ -286,20 +287,7 @@ pub struct LossEntry {
     pub entries: u64,
 }
 
-/// A session that an application has opened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionEntry {
-    /// Its path.
-    pub path: String,
-    /// The NBD export that its clients name, on a volume that has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub export: Option<String>,
-    /// The iSCSI target that its clients name, on a volume that has no export.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target: Option<String>,
-}
-
-/// A pool, or a volume's account.
+/// A pool, a volume's account, or a session that an application has opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolStatus {
     /// Its device.
@@ -308,6 +296,9 @@ pub struct PoolStatus {
     pub path: String,
     /// The account of a volume rather than a pool.
     pub is_volume: bool,
+    /// A session that an application has opened rather than a pool.
+    #[serde(default)]
+    pub is_session: bool,
     /// What it was promised.
     pub allocation: Allocation,
 }
@@ -351,6 +342,9 @@ pub struct VolumeEntry {
     /// Its mount point, if it is mounted.
     #[serde(serialize_with = "lossy_if_any")]
     pub mount_point: Option<PathBuf>,
+    /// Every way to it: for each front end what clients ask for and where, over each address.
+    #[serde(default)]
+    pub served_as: Vec<ServedAs>,
     /// Connections and mounts now.
     pub front_ends: u32,
 }

@@ -12,12 +12,11 @@ use super::conversation::{Conversation, PATIENCE, wait};
 use super::protocol::{ErrorKind, Request, Response, parse_request};
 use super::read_line;
 use super::recording::RecordingAnswer;
-use plimsoll_engine::peer_log::PeerLog;
-use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use plimsoll_linux::{PeerLog, WakeEvent};
+use rustix::event::PollFlags;
 use rustix::fs::Mode;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::{self, BufReader};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -115,7 +114,7 @@ impl ControlSocket {
     /// # Errors
     /// The system has no thread.
     pub fn serve(self, handler: impl Fn(Request) -> Answer + Send + Sync + 'static) -> io::Result<ControlServer> {
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let stop = Arc::new(WakeEvent::new()?);
         let stop_seen = stop.clone();
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
             let clients = Clients::default();
@@ -161,14 +160,14 @@ fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
 /// A control socket at work. Dropping it sends the clients away, waits for their threads and removes the socket.
 #[derive(Debug)]
 pub struct ControlServer {
-    stop: Arc<OwnedFd>,
+    stop: Arc<WakeEvent>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for ControlServer {
     fn drop(&mut self) {
-        let woken = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
-        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+        self.stop.wake();
+        if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
@@ -247,7 +246,7 @@ impl Tied<'_> {
 
     /// Ends everything, now that the connection is over; nothing when the server stops, since its owner ends everything
     /// in an order of its own.
-    fn end(mut self, stop: &OwnedFd) {
+    fn end(mut self, stop: &WakeEvent) {
         let mut pause = Duration::ZERO;
         while !self.endings.is_empty() && wait(stop, PollFlags::IN, stop, Some(pause)).is_err() {
             self.endings.retain_mut(|end| !end());

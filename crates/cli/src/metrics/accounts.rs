@@ -24,7 +24,7 @@ const ACCOUNT_ROWS: &[MetricRow<AccountStatus>] = &[
     plain(
         "kind",
         Unit::None,
-        "`pool` or `session`; a volume is a pool of its sessions, and a pool has the sums of its members, also of closed ones",
+        "`pool` or `session`; a volume is a pool of its sessions. What `session_open` has opened is a session, and its connections are sessions in it. An account has the sums of its members, also of closed ones",
         |account: &AccountStatus| if account.kind == AccountKind::Pool { "pool" } else { "session" }.to_owned().into(),
     )
     .column("kind"),
@@ -125,13 +125,14 @@ const ACCOUNT_ROWS: &[MetricRow<AccountStatus>] = &[
     .column(">failed"),
 ];
 
-/// The pools and the volumes' accounts, as `pool_list` has them. `status` has the same of every account.
+/// The pools, the volumes' accounts and the opened sessions, as `pool_list` has them. `status` has the same of every account.
 pub static POOL: Section<PoolStatus> = Section { places: &["pools[]"], rows: POOL_ROWS };
 
 const POOL_ROWS: &[MetricRow<PoolStatus>] = &[
     plain("path", Unit::None, "its path", |pool: &PoolStatus| (&pool.path).into()).column("pool"),
     plain("is_volume", Unit::None, "it is the account of a volume", |pool: &PoolStatus| pool.is_volume.into())
-        .cell("kind", |pool| if pool.is_volume { "volume" } else { "pool" }.to_owned()),
+        .cell("kind", kind_of_pool),
+    plain("is_session", Unit::None, "`session_open` has opened it", |pool| pool.is_session.into()),
     plain("device", Unit::None, "its device", |pool: &PoolStatus| (&pool.device).into()).column("device"),
     plain("allocation.reserve", Unit::None, "as of an account in `status`, like what follows", |pool: &PoolStatus| {
         pool.allocation.reserve.to_string().into()
@@ -151,4 +152,13 @@ const POOL_ROWS: &[MetricRow<PoolStatus>] = &[
 /// A reserve as tables show it.
 fn reserve(allocation: &Allocation) -> String {
     if allocation.reserve == Rate::ZERO { "-".to_owned() } else { allocation.reserve.to_string() }
+}
+
+fn kind_of_pool(pool: &PoolStatus) -> String {
+    match () {
+        () if pool.is_volume => "volume",
+        () if pool.is_session => "session",
+        () => "pool",
+    }
+    .to_owned()
 }

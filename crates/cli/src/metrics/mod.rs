@@ -38,6 +38,7 @@ pub fn all() -> Vec<(&'static [&'static str], Vec<&'static Metric>)> {
         (volumes::VOLUME.places, volumes::VOLUME.metrics()),
         (volumes::READ_AHEAD.places, volumes::READ_AHEAD.metrics()),
         (volumes::SERVED_VOLUME.places, volumes::SERVED_VOLUME.metrics()),
+        (volumes::WAY.places, volumes::WAY.metrics()),
         (caches::CACHED_VOLUME.places, caches::CACHED_VOLUME.metrics()),
         (caches::CACHE.places, caches::CACHE.metrics()),
         (caches::CACHE_CLASS.places, caches::CACHE_CLASS.metrics()),

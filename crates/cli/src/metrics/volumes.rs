@@ -2,7 +2,8 @@
 
 use super::metric::{MetricRow, Unit, counter, gauge, label, plain};
 use super::section::Section;
-use crate::control::protocol::VolumeEntry;
+use crate::control::doors::in_words;
+use crate::control::protocol::{ServedAs, VolumeEntry};
 use plimsoll_engine::{ReadAheadStatus, VolumeStatus};
 
 /// The volumes of a device.
@@ -108,7 +109,7 @@ const SERVED_VOLUME_ROWS: &[MetricRow<VolumeEntry>] = &[
         "its NBD export; `null` where it has none, as the three fields below",
         |volume: &VolumeEntry| volume.export.as_ref().into(),
     )
-    .cell("served as", served_as),
+    .cell("served as", |volume| in_words(&volume.served_as)),
     plain("target", Unit::None, "the name of its iSCSI target", |volume| volume.target.as_ref().into()),
     plain("block_device", Unit::None, "its block device", |volume| {
         volume.block_device.as_ref().map(|path| path.to_string_lossy().into_owned()).into()
@@ -120,13 +121,22 @@ const SERVED_VOLUME_ROWS: &[MetricRow<VolumeEntry>] = &[
         .column(">users"),
 ];
 
-/// What serves a volume: its export, its target, its block device, as far as it has them.
-pub fn served_as(volume: &VolumeEntry) -> String {
-    let export = volume.export.iter().map(|name| format!("NBD export {name:?}"));
-    let target = volume.target.iter().map(|name| format!("iSCSI target {name}"));
-    let block_device = volume.block_device.iter().map(|device| match &volume.mount_point {
-        Some(mount_point) => format!("{} on {}", mount_point.display(), device.display()),
-        None => device.display().to_string(),
-    });
-    export.chain(target).chain(block_device).collect::<Vec<_>>().join(", ")
-}
+/// The ways to a volume.
+pub static WAY: Section<ServedAs> =
+    Section { places: &["status.volumes[].served_as[]", "volumes[].served_as[]"], rows: WAY_ROWS };
+
+const WAY_ROWS: &[MetricRow<ServedAs>] = &[
+    plain("kind", Unit::None, "the front end: `nbd`, `iscsi` or `mount`", |way| (&way.kind).into()),
+    plain(
+        "name",
+        Unit::None,
+        "the export, the target, or the mount point; of a mount without a file system the block device",
+        |way| (&way.name).into(),
+    ),
+    plain(
+        "address",
+        Unit::None,
+        "as in `listen` of the front end, with the port that was picked; of a mount the block device",
+        |way| (&way.address).into(),
+    ),
+];

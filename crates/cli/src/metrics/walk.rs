@@ -6,7 +6,7 @@ use super::devices::{DAEMON, DEVICE, EMULATION};
 use super::executor::{EXECUTOR, QUEUE, SERVICE_THREAD};
 use super::section::Section;
 use super::tenants::{LOSS, TENANT};
-use super::volumes::{READ_AHEAD, SERVED_VOLUME, VOLUME};
+use super::volumes::{READ_AHEAD, SERVED_VOLUME, VOLUME, WAY};
 use crate::control::executor::ExecutorStatus;
 use crate::control::protocol::{DaemonStatus, TenantEntry};
 use plimsoll_engine::{CacheStatus, EngineStatus, VolumeStatus};
@@ -27,7 +27,11 @@ pub fn visit_all(status: &DaemonStatus, tenants: &[TenantEntry], visitor: &mut i
     walk.enter(&DAEMON, status, |_| {});
     status.executor.iter().for_each(|executor| walk.executor(executor));
     status.devices.iter().for_each(|device| walk.device(device));
-    status.volumes.iter().for_each(|volume| walk.enter(&SERVED_VOLUME, volume, |_| {}));
+    for volume in &status.volumes {
+        walk.enter(&SERVED_VOLUME, volume, |walk| {
+            volume.served_as.iter().for_each(|way| walk.enter(&WAY, way, |_| {}));
+        });
+    }
     status.losses.iter().for_each(|loss| walk.enter(&LOSS, loss, |_| {}));
     tenants.iter().for_each(|tenant| walk.enter(&TENANT, tenant, |_| {}));
 }

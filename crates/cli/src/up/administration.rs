@@ -3,21 +3,22 @@
 mod reload;
 
 use super::caches::Caches;
+use super::doors::{DoorName, OpenDoors};
 use super::executor::ServiceThreads;
-use super::exports::{DoorName, Exports};
 use super::promises;
 use super::refusal::Refusal;
 use super::served::{ServedDevice, ServedDisk};
 use super::tenants::Tenants;
-use crate::config::Configuration;
+use crate::config::{Configuration, Volume as VolumeSection, door};
 use crate::control::protocol::{
-    Change, DaemonStatus, ExecutorStatus, PoolStatus, Request, Response, SessionEntry, VolumeEntry,
+    Change, DaemonStatus, ExecutorStatus, PoolStatus, Request, Response, ServedAs, SessionEntry, VolumeEntry,
 };
 use crate::control::recording::RecordingAnswer;
 use crate::control::server::Answer;
 use plimsoll_core::Allocation;
 use plimsoll_core::account::{AccountError, AccountKind};
 use plimsoll_engine::{EngineError, EngineStatus, RECORDER_EVENTS_DEFAULT};
+use plimsoll_serve::registry::{Entry, Reach, front_ends};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,7 +31,7 @@ pub(super) struct Administration {
     executor: Option<ServiceThreads>,
     disks: Vec<ServedDisk>,
     tenants: Tenants,
-    exports: Arc<Exports>,
+    doors: Arc<OpenDoors>,
     caches: Caches,
     stop: Sender<()>,
     /// Held while something is looked up and then changed, so that two clients do not undo each other's change.
@@ -45,7 +46,7 @@ impl Administration {
         executor: Option<ServiceThreads>,
         disks: Vec<ServedDisk>,
         tenants: Tenants,
-        exports: Arc<Exports>,
+        doors: Arc<OpenDoors>,
         stop: Sender<()>,
     ) -> Administration {
         let caches = Caches::new(configuration.clone(), devices.clone());
@@ -56,7 +57,7 @@ impl Administration {
             executor,
             disks,
             tenants,
-            exports,
+            doors,
             caches,
             stop,
             changing: Mutex::new(()),
@@ -134,7 +135,7 @@ impl Administration {
                 .executor
                 .as_ref()
                 .map(|executor| Box::new(ExecutorStatus::new(self.configuration.executor.policy, &executor.figures()))),
-            devices: self.engines()?,
+            devices: self.shown_engines()?,
             volumes: self.volumes()?,
             losses: self.tenants.losses(),
         })
@@ -142,6 +143,17 @@ impl Administration {
 
     fn engines(&self) -> Result<Vec<EngineStatus>, Refusal> {
         self.devices.iter().map(|device| device.engine.status().map_err(Refusal::from)).collect()
+    }
+
+    /// The same for readers: what an application has opened is a session to them, and its connections are sessions in it.
+    /// The engine has a pool for it, because it has members.
+    fn shown_engines(&self) -> Result<Vec<EngineStatus>, Refusal> {
+        let mut engines = self.engines()?;
+        let accounts = engines.iter_mut().flat_map(|engine| &mut engine.accounts);
+        for account in accounts.filter(|account| self.doors.has_session(&account.path)) {
+            account.kind = AccountKind::Session;
+        }
+        Ok(engines)
     }
 
     fn is_volume(&self, path: &str) -> bool {
@@ -157,6 +169,7 @@ impl Administration {
                 device: status.device.clone(),
                 path: account.path.clone(),
                 is_volume: self.is_volume(&account.path),
+                is_session: self.doors.has_session(&account.path),
                 allocation: account.allocation,
             }));
         }
@@ -182,10 +195,26 @@ impl Administration {
                 target: volume.iscsi.as_ref().map(|target| target.name.clone()),
                 block_device: disk.and_then(|disk| disk.block_device.clone()),
                 mount_point: file_system.map(|file_system| file_system.target.clone()),
+                served_as: self.served_as(volume),
                 front_ends: running(&volume.name).map_or(0, |volume| volume.front_ends),
             }
         });
         Ok(entries.collect())
+    }
+
+    /// Every way to a volume, in the order of the registry.
+    fn served_as(&self, volume: &VolumeSection) -> Vec<ServedAs> {
+        let ways = |entry: &Entry| match &entry.reach {
+            Reach::Sockets(_) => {
+                let own = door(volume, entry.section);
+                own.map(|own| self.doors.ways(entry.name, own.name)).unwrap_or_default()
+            }
+            Reach::Kernel => {
+                let disk = self.disks.iter().find(|disk| disk.volume == volume.name);
+                disk.and_then(|disk| disk.way(entry.name, volume)).into_iter().collect()
+            }
+        };
+        front_ends().iter().flat_map(ways).collect()
     }
 
     /// The pool at `path`, with what it is promised now.
@@ -207,7 +236,7 @@ impl Administration {
                 return Ok(true);
             }
         }
-        Ok(self.exports.has_session(path))
+        Ok(self.doors.has_session(path))
     }
 
     fn pool_add(&self, path: &str, device: Option<&str>, change: Change) -> Result<Response, Refusal> {
@@ -260,30 +289,27 @@ impl Administration {
         let section = found.ok_or_else(|| {
             Refusal::NotFound(format!("there is no volume {volume:?}; plimsoll volume list shows what there is"))
         })?;
-        let export = section.export.as_ref().map(|export| DoorName::Export(export.name.clone()));
-        let target = || section.iscsi.as_ref().map(|target| DoorName::Target(target.name.clone()));
-        let door = export.or_else(target).ok_or_else(|| {
-            Refusal::NotFound(format!(
-                "volume {volume} has no NBD export and no iSCSI target for a session, allowed are volumes with nbd or iscsi; \
-                 plimsoll run is for processes"
-            ))
-        })?;
+        let own = front_ends().iter().find_map(|entry| {
+            let own = door(section, entry.section)?;
+            Some(DoorName { front_end: entry.name, name: own.name.to_owned() })
+        });
+        let door = own.ok_or_else(|| Refusal::NotFound(no_door(volume)))?;
         let account = format!("{}/{name}", self.configuration.volume_path(section));
         let allocation = change.apply(self.configuration.session_allocation(section));
         promises::check(&self.configuration, &section.device, &account, &allocation)?;
-        self.exports.open_session(&door, name, &change)
+        self.doors.open_session(&door, name, &change)
     }
 
     /// The session ends with the connection that asked for it.
     fn tied(&self, session: SessionEntry) -> Answer {
-        let (exports, path) = (self.exports.clone(), session.path.clone());
-        Answer::Tied(Response::Session(session), Box::new(move || exports.end_session(&path)))
+        let (doors, path) = (self.doors.clone(), session.path.clone());
+        Answer::Tied(Response::Session(session), Box::new(move || doors.end_session(&path)))
     }
 
     fn session_close(&self, name: &str) -> Result<Response, Refusal> {
-        let path = self.exports.session_path(name);
+        let path = self.doors.session_path(name);
         let path = path.as_deref().unwrap_or(name);
-        match self.exports.close_session(path) {
+        match self.doors.close_session(path) {
             Ok(true) => Ok(Response::Done(format!("session {path} closed"))),
             Ok(false) => Err(Refusal::NotFound(format!("there is no session {path:?} that session_open has opened"))),
             Err(EngineError::Account(AccountError::Tree { .. })) => {
@@ -294,7 +320,7 @@ impl Administration {
     }
 
     fn pool_remove(&self, path: &str) -> Result<Response, Refusal> {
-        if self.exports.has_session(path) {
+        if self.doors.has_session(path) {
             return Err(Refusal::Failed(format!("{path} is a session's: plimsoll session close")));
         }
         if self.is_volume(path) {
@@ -304,6 +330,17 @@ impl Administration {
         device.engine.close_pool(path)?;
         Ok(Response::Done(format!("pool {path} removed")))
     }
+}
+
+/// That a volume has no door for a session, and which volumes have one.
+fn no_door(volume: &str) -> String {
+    let ways = front_ends().iter().filter_map(|entry| Some((entry, entry.sockets()?.door)));
+    let missing: Vec<String> = ways.clone().map(|(entry, door)| format!("no {} {door}", entry.title)).collect();
+    let allowed: Vec<&str> = ways.map(|(entry, _)| entry.section).collect();
+    let (missing, allowed) = (missing.join(" and "), allowed.join(" or "));
+    format!(
+        "volume {volume} has {missing} for a session, allowed are volumes with {allowed}; plimsoll run is for processes"
+    )
 }
 
 /// Names stand in tables, paths and messages.

@@ -1,17 +1,17 @@
 //! Everything that runs while the daemon serves, in the order in which it is started and undone.
 //!
 //! ```text
-//!   start:  check  ->  lock, recover  ->  bind  ->  open volumes  ->  engines  ->  mounts  ->  NBD, iSCSI, control answer
-//!   stop:   control, NBD, iSCSI hear no more  ->  connections end  ->  unmount  ->  engines drain, volumes durable  ->  unlock
+//!   start:  check  ->  lock, recover  ->  bind  ->  open volumes  ->  engines  ->  mounts  ->  front ends, control answer
+//!   stop:   control, front ends hear no more  ->  connections end  ->  unmount  ->  engines drain, volumes durable  ->  unlock
 //! ```
 //!
 //! Steps that can fail without leaving a trace come first. A failure further on undoes the earlier steps, in the same
 //! way as a stop: a half-started daemon is a daemon with less in it.
 
 use super::administration::Administration;
+use super::doors::OpenDoors;
 use super::executor::ServiceThreads;
-use super::exports::{Exports, Place};
-use super::iscsi;
+use super::front_ends;
 use super::layouts::Layouts;
 use super::served::{ServedDevice, ServedDisk};
 use super::stuck_alarm::StuckAlarm;
@@ -29,12 +29,9 @@ use plimsoll_engine::backend::{Volume, VolumeInfo};
 use plimsoll_engine::cache::FoundCache;
 use plimsoll_engine::{BufferMemory, EngineConfig, EngineHandle, SessionConfig};
 use plimsoll_gates::directory::make_state;
-use plimsoll_protocols::nbd::ExportInfo;
 use plimsoll_serve::attach::{self, AttachError, Attachment, FileSystemPlan, StateDirectory};
-use plimsoll_serve::connection::{ListenerOptions, Serving};
+use plimsoll_serve::connection::Serving;
 use plimsoll_serve::fuse::FuseConnection;
-use plimsoll_serve::nbd::Listener;
-use plimsoll_serve::nbd::driver::export_info;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tracing::{error, info, warn};
@@ -46,7 +43,7 @@ pub(super) struct Daemon {
     /// Lives as long as the control socket is heard.
     administration: Weak<Administration>,
     listeners: Vec<Serving>,
-    exports: Arc<Exports>,
+    doors: Arc<OpenDoors>,
     attachments: Vec<Attachment>,
     /// Let go of before what they stand above is detached: no process that uses a mount that has to go may be held.
     tenants: Tenants,
@@ -112,7 +109,7 @@ impl Daemon {
             control: None,
             administration: Weak::new(),
             listeners: Vec::new(),
-            exports: Arc::default(),
+            doors: Arc::default(),
             attachments: Vec::new(),
             tenants: Tenants::default(),
             classes: None,
@@ -125,7 +122,7 @@ impl Daemon {
             failures: Failures { list: Arc::default(), stop: stop.clone() },
         };
         let control = ControlSocket::bind(&daemon.configuration.daemon.control_socket).map_err(failed)?;
-        let (listeners, portals) = (daemon.bind()?, iscsi::bind(&daemon.configuration)?);
+        let bound = front_ends::bind(&daemon.configuration)?;
         let volumes = daemon.open_volumes()?;
         let infos: Vec<VolumeInfo> = volumes.iter().map(|volume| volume.info().clone()).collect();
         let caches = caches::find(&daemon.configuration, &volumes)?;
@@ -134,15 +131,14 @@ impl Daemon {
         daemon.hear_classes();
         daemon.observe_all()?;
         daemon.layouts = Some(daemon.read_layouts(&infos)?);
-        daemon.serve_nbd(listeners, &infos)?;
-        daemon.serve_iscsi(portals, &infos)?;
+        daemon.serve(bound, &infos)?;
         let administration = Administration::new(
             daemon.configuration.clone(),
             daemon.devices.clone(),
             daemon.executor.clone(),
             disks,
             daemon.tenants.clone(),
-            daemon.exports.clone(),
+            daemon.doors.clone(),
             stop,
         );
         let administration = Arc::new(administration);
@@ -155,18 +151,6 @@ impl Daemon {
     /// What is served, a line each.
     pub(super) fn served(&self) -> &[String] {
         &self.served
-    }
-
-    fn bind(&self) -> Result<Vec<Listener>, Failure> {
-        let mut listeners = Vec::new();
-        for listen in &self.configuration.listen {
-            let bound = Listener::bind(&listen.address, ListenerOptions::default());
-            listeners.push(bound.map_err(|error| match listen.line {
-                0 => failed(error),
-                line => failed(format!("{}:{line}: nbd.listen: {error}", self.configuration.file.display())),
-            })?);
-        }
-        Ok(listeners)
     }
 
     /// Opens every volume's content, or says everything that is wrong with all of them.
@@ -311,41 +295,10 @@ impl Daemon {
         Ok(ServedDisk { volume: section.name.clone(), block_device })
     }
 
-    fn serve_nbd(&mut self, listeners: Vec<Listener>, infos: &[VolumeInfo]) -> Result<(), Failure> {
-        for (section, info) in self.configuration.volumes.iter().zip(infos) {
-            let Some(export) = &section.export else { continue };
-            let is_rotational =
-                self.configuration.device(&section.device).is_some_and(|device| device.profile.is_rotational);
-            let info = ExportInfo { name: export.name.clone(), ..export_info(info, is_rotational) };
-            let place = Place {
-                engine: self.engine(&section.device).clone(),
-                volume: section.name.clone(),
-                session: SessionConfig {
-                    name: "nbd".into(),
-                    allocation: self.configuration.session_allocation(section),
-                },
-                account: self.configuration.volume_path(section),
-            };
-            self.exports
-                .add(info, place)
-                .map_err(|error| failed(plan::at(&self.configuration, section, "nbd", error)))?;
-            self.served.push(format!("volume {}: NBD export {:?}", section.name, export.name));
-        }
-        for listener in listeners {
-            let exports = self.exports.clone();
-            let serving = listener.serve(exports.list(), move |socket, negotiated, peer| {
-                exports.connected(socket, negotiated, &peer);
-            })?;
-            self.served.push(format!("NBD on {}", serving.address()));
-            self.listeners.push(serving);
-        }
-        Ok(())
-    }
-
-    fn serve_iscsi(&mut self, portals: Vec<Listener>, infos: &[VolumeInfo]) -> Result<(), Failure> {
+    fn serve(&mut self, bound: Vec<front_ends::Bound>, infos: &[VolumeInfo]) -> Result<(), Failure> {
         let engine = |device: &str| self.engine(device).clone();
-        let (portals, served) = iscsi::serve(&self.configuration, &self.exports, portals, infos, engine)?;
-        self.listeners.extend(portals);
+        let (listeners, served) = front_ends::serve(&self.configuration, &self.doors, bound, infos, engine)?;
+        self.listeners.extend(listeners);
         self.served.extend(served);
         Ok(())
     }

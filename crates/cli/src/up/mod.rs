@@ -7,9 +7,9 @@ mod administration;
 mod cache_advice;
 mod caches;
 mod daemon;
+mod doors;
 mod executor;
-mod exports;
-mod iscsi;
+mod front_ends;
 mod layouts;
 mod observed;
 #[cfg(debug_assertions)]

@@ -10,6 +10,7 @@ mod crowds;
 mod devices;
 mod encrypted;
 mod failed_engine;
+mod front_ends;
 mod health;
 mod iscsi;
 mod layouts;

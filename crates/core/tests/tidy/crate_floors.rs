@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 /// Every crate and the floor that it is on.
 const FLOORS: &[(&str, u32)] = &[
     ("core", 0),
+    ("linux", 0),
     ("classes", 1),
     ("settings", 1),
     ("schedulers", 1),

@@ -17,6 +17,7 @@ pub const SOURCES: &[Source] = &[
     block("metrics/volume", |texts| fields(texts, "volumes.rs", "VOLUME_ROWS")),
     block("metrics/read_ahead", |texts| fields(texts, "volumes.rs", "READ_AHEAD_ROWS")),
     block("metrics/served_volume", |texts| fields(texts, "volumes.rs", "SERVED_VOLUME_ROWS")),
+    block("metrics/way", |texts| fields(texts, "volumes.rs", "WAY_ROWS")),
     block("metrics/cached_volume", |texts| fields(texts, "caches.rs", "CACHED_VOLUME_ROWS")),
     block("metrics/cache", |texts| fields(texts, "caches.rs", "CACHE_ROWS")),
     block("metrics/cache_class", |texts| fields(texts, "caches.rs", "CACHE_CLASS_ROWS")),

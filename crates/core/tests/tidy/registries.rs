@@ -9,6 +9,8 @@ enum Pages {
     Folder(&'static str),
     /// One page that has each entry's name as the first word of a piece of code.
     Page(&'static str),
+    /// The same, on the page that the entry's field of this name names.
+    Field(&'static str),
 }
 
 struct Registry {
@@ -47,6 +49,7 @@ const REGISTRIES: &[Registry] = &[
         field: "0",
         pages: Pages::Page("docs/workloads.md"),
     },
+    Registry { source: "crates/serve/src/registry.rs", item: "FRONT_ENDS", field: "name", pages: Pages::Field("page") },
     Registry {
         source: "crates/executor/src/rules.rs",
         item: "ALL",
@@ -65,8 +68,8 @@ fn complaints(texts: &[Text], registries: &[Registry]) -> Vec<String> {
     let mut complaints = Vec::new();
     for Registry { source, item, field, pages } in registries {
         let sources = texts.iter().filter(|text| text.path.starts_with(source) && text.path.ends_with(".rs"));
-        let names: BTreeSet<String> =
-            sources.flat_map(|text| entries(&text.text, item)).map(|entry| value(&entry, field).to_owned()).collect();
+        let entries: Vec<_> = sources.flat_map(|text| entries(&text.text, item)).collect();
+        let names: BTreeSet<String> = entries.iter().map(|entry| value(entry, field).to_owned()).collect();
         if names.is_empty() {
             complaints.push(format!("{source} has no registry {item}"));
         }
@@ -83,6 +86,14 @@ fn complaints(texts: &[Text], registries: &[Registry]) -> Vec<String> {
                 let text = find(texts, page).unwrap_or("");
                 let missing = names.iter().filter(|name| !names_in_code(text).contains(name.as_str()));
                 complaints.extend(missing.map(|name| format!("{source}: {page} does not name `{name}`")));
+            }
+            Pages::Field(of_page) => {
+                for entry in &entries {
+                    let (name, page) = (value(entry, field), value(entry, of_page));
+                    if !names_in_code(find(texts, page).unwrap_or("")).contains(name) {
+                        complaints.push(format!("{source}: {page} does not name `{name}`"));
+                    }
+                }
             }
         }
     }
@@ -129,6 +140,12 @@ fn a_planted_entry_without_a_page_is_found() {
     let folder = complaints(&texts, &[registry(Pages::Folder("docs/r/"))]);
     assert_eq!(folder, ["r.rs: b lacks docs/r/b.md", "docs/r/c.md: no entry of r.rs"]);
     assert_eq!(complaints(&texts, &[registry(Pages::Page("docs/r.md"))]), ["r.rs: docs/r.md does not name `b`"]);
+    let texts = super::tree::planted(&[
+        ("r.rs", r#"static ALL: &[E] = &[E { name: "a", page: "docs/a.md" }, E { name: "b", page: "docs/b.md" }];"#),
+        ("docs/a.md", "`a = {}` `b`"),
+    ]);
+    let of_field = complaints(&texts, &[registry(Pages::Field("page"))]);
+    assert_eq!(of_field, ["r.rs: docs/b.md does not name `b`"]);
     let gone = Registry { source: "s.rs", ..registry(Pages::Page("docs/r.md")) };
     assert_eq!(complaints(&texts, &[gone]), ["s.rs has no registry ALL"]);
 }

@@ -7,7 +7,7 @@
 
 use super::beneath::ByteExtent;
 use crate::loop_control;
-use plimsoll_core::MountTable;
+use plimsoll_linux::MountTable;
 use rustix::fs::{major, minor};
 use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;

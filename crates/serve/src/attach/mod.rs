@@ -30,9 +30,9 @@ pub use isolation::isolated;
 pub use state::StateDirectory;
 pub use teardown::TeardownStep;
 
-use plimsoll_core::mounts::MOUNT_TABLE;
-use plimsoll_core::{MountTable, Span};
+use plimsoll_core::Span;
 use plimsoll_engine::content::Content;
+use plimsoll_linux::{MOUNT_TABLE, MountTable};
 use plimsoll_protocols::fuse::wire::PAYLOAD_BYTES_MAX;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;

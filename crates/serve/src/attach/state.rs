@@ -14,6 +14,9 @@
 //! mark that is random for each start of the daemon. After a reboot (another boot id) nothing of it exists.
 
 use super::error::AttachError;
+use plimsoll_linux::boot::BOOT_ID;
+use plimsoll_linux::boot_id;
+use plimsoll_linux::durable::replace_file;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,7 +32,6 @@ const VOLUME_NAME_CHARS_MAX: usize = 100;
 /// Hexadecimal digits of a mark: 64 random bits.
 const MARK_DIGITS: usize = 16;
 
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const RANDOM_ID: &str = "/proc/sys/kernel/random/uuid";
 
 /// A mount that we made, or were about to make.
@@ -95,7 +97,7 @@ impl StateDirectory {
         // Mounts are recognised by their targets, which the kernel tells without links.
         let path = path.canonicalize().map_err(AttachError::file("find", path))?;
         let lock = lock(&path)?;
-        let boot_id = read_line(BOOT_ID)?;
+        let boot_id = boot_id().map_err(AttachError::file("read", BOOT_ID))?;
         let mark: String = read_line(RANDOM_ID)?.chars().filter(char::is_ascii_hexdigit).take(MARK_DIGITS).collect();
         let left_over = read_state(&path.join("state.json"))?.filter(|state| state.boot_id == boot_id);
         let left_over = left_over.map(|state| state.volumes).unwrap_or_default();
@@ -156,15 +158,8 @@ impl StateDirectory {
     fn write(&self, volumes: &BTreeMap<String, VolumeNotes>) -> Result<(), AttachError> {
         let state = State { version: STATE_VERSION, boot_id: self.boot_id.clone(), volumes: volumes.clone() };
         let path = self.path.join("state.json");
-        let replace = || -> io::Result<()> {
-            let new_path = self.path.join("state.json.new");
-            let mut new = File::create(&new_path)?;
-            new.write_all(&serde_json::to_vec_pretty(&state)?)?;
-            new.sync_all()?;
-            std::fs::rename(&new_path, &path)?;
-            File::open(&self.path)?.sync_all()
-        };
-        replace().map_err(AttachError::file("write", path))
+        let text = serde_json::to_vec_pretty(&state).map_err(io::Error::from);
+        text.and_then(|text| replace_file(&path, &text)).map_err(AttachError::file("write", path))
     }
 }
 
@@ -258,7 +253,7 @@ mod tests {
         state.note("a", |notes| notes.loop_device = Some(note())).unwrap();
         drop(state);
         let path = directory.path().join("state.json");
-        let boot_id = read_line(BOOT_ID).unwrap();
+        let boot_id = boot_id().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace(&boot_id, "another-boot")).unwrap();
         assert!(StateDirectory::open(directory.path()).unwrap().1.is_empty());

@@ -10,7 +10,8 @@
 use super::loop_device;
 use super::state::{LoopNote, MountNote, VolumeNotes};
 use super::{mounts, pause};
-use plimsoll_core::{Mount, Span};
+use plimsoll_core::Span;
+use plimsoll_linux::Mount;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};

@@ -6,7 +6,7 @@
 use super::connection::IscsiConnection;
 use super::target::{Target, Targets};
 use crate::connection::{Listener, Patience, Peer, Serving};
-use plimsoll_engine::peer_log::PeerLog;
+use plimsoll_linux::PeerLog;
 use plimsoll_protocols::iscsi::chap::{CHALLENGE_BYTES, Challenge};
 use plimsoll_protocols::iscsi::error::ProtocolError;
 use plimsoll_protocols::iscsi::login::{Login, Negotiated, Step};

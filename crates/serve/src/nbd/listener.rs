@@ -4,7 +4,7 @@
 //! bytes it misses, and no more are taken from the socket.
 
 use crate::connection::{Listener, Patience, Peer, Serving};
-use plimsoll_engine::peer_log::PeerLog;
+use plimsoll_linux::PeerLog;
 use plimsoll_protocols::nbd::export::SharedExports;
 use plimsoll_protocols::nbd::handshake::{Ended, Handshake, Negotiated, Step};
 use std::io;

@@ -15,16 +15,19 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | `listener` | the handshake over a socket; the rest of a listener is in [`connection`](crate::connection) |
+//! | `doors` | exports as [doors](crate::doors) |
 //! | [`driver`] | the server's half of transmission, on the ring of a device |
 //! | [`client`] | a blocking client with pipelining |
 //! | [`uri`] | `nbd://` addresses |
 
 pub mod client;
+mod doors;
 pub mod driver;
 mod listener;
 pub mod uri;
 
 pub use crate::connection::{Address, Listener, Peer};
 pub use client::Client;
+pub(crate) use doors::ExportDoors;
 pub use driver::NbdConnection;
 pub use uri::{NbdUri, NbdUriError};

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// Seconds after which a program that hangs is killed.
@@ -29,4 +30,40 @@ pub fn succeed(program: &str, arguments: &[&str]) -> String {
     let complaints = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {arguments:?}: {}\n{printed}{complaints}", output.status);
     printed
+}
+
+/// A loop device over a file, detached at the end.
+pub struct LoopDevice(String);
+
+impl LoopDevice {
+    /// `None` and a line about it if this machine or this user has none.
+    pub fn over(path: &Path) -> Option<LoopDevice> {
+        if !is_installed("losetup") {
+            return None;
+        }
+        let output =
+            run("losetup", &["--find", "--show", path.to_str().expect("temporary directories have plain names")]);
+        if !output.status.success() {
+            println!("not run: no loop device: {}", String::from_utf8_lossy(&output.stderr).trim());
+            return None;
+        }
+        Some(LoopDevice(String::from_utf8_lossy(&output.stdout).trim().to_owned()))
+    }
+
+    pub fn path(&self) -> &Path {
+        Path::new(&self.0)
+    }
+
+    /// Flushes that it has carried out: field 16 of its statistics (`Documentation/block/stat.rst` of Linux).
+    pub fn flush_count(&self) -> u64 {
+        let name = self.0.trim_start_matches("/dev/");
+        let statistics = std::fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+        statistics.split_whitespace().nth(15).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = run("losetup", &["--detach", &self.0]);
+    }
 }

@@ -21,17 +21,15 @@ pub struct Initiator {
 impl Initiator {
     /// Logs in to the target of `volume` with `keys`, straight into the operational stage.
     pub fn log_in(portal: &Portal, volume: &str, isid: u8, keys: &[(&str, &str)]) -> Initiator {
-        let stream = TcpStream::connect(portal.address()).unwrap();
+        Initiator::log_in_at(&portal.address(), &target_name(volume), isid, keys)
+    }
+
+    /// The same at an address of any portal, to the target called `target`.
+    pub fn log_in_at(address: &str, target: &str, isid: u8, keys: &[(&str, &str)]) -> Initiator {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(std::time::Duration::from_nanos(PATIENCE.as_nanos()))).unwrap();
         let mut initiator = Initiator { stream, digests: Digests::default(), command_number: 1 };
-        let mut request = Header::new(opcode::LOGIN | 0x40, 0);
-        request.0[1] = 0x80 | 1 << 2 | 3;
-        request.0[13] = isid;
-        request.set_u32(24, 1);
-        let mut data = Vec::new();
-        text::push(&mut data, "InitiatorName", "iqn.2026-01.org.example:initiator");
-        text::push(&mut data, "TargetName", &target_name(volume));
-        keys.iter().for_each(|(key, value)| text::push(&mut data, key, value));
+        let (request, data) = login(target, isid, keys);
         initiator.send(request, &data);
         let (answer, _) = initiator.receive();
         assert_eq!((answer.opcode(), answer.0[36]), (opcode::LOGIN_RESPONSE, 0));
@@ -86,4 +84,17 @@ impl Initiator {
             }
         }
     }
+}
+
+/// The header and the data with which an initiator asks for the operational stage of a session of `target`.
+pub fn login(target: &str, isid: u8, keys: &[(&str, &str)]) -> (Header, Vec<u8>) {
+    let mut request = Header::new(opcode::LOGIN | 0x40, 0);
+    request.0[1] = 0x80 | 1 << 2 | 3;
+    request.0[13] = isid;
+    request.set_u32(24, 1);
+    let mut data = Vec::new();
+    text::push(&mut data, "InitiatorName", "iqn.2026-01.org.example:initiator");
+    text::push(&mut data, "TargetName", target);
+    keys.iter().for_each(|(key, value)| text::push(&mut data, key, value));
+    (request, data)
 }

@@ -82,6 +82,7 @@ fn paths_that_are_no_text_are_said_as_near_as_text_can() {
         target: Some("iqn.2026-01.org.example:db".to_owned()),
         block_device: Some(path.clone()),
         mount_point: Some(path),
+        served_as: vec![ServedAs { kind: "mount".into(), name: "/mnt".into(), address: "/dev/loop0".into() }],
         front_ends: 0,
     };
     let near = PathBuf::from("/etc/\u{fffd}.toml");

@@ -7,9 +7,10 @@
 //! waits until a restart or until the file has its old value again. Nothing here ends the daemon.
 
 use super::Administration;
-use crate::config::{Cache, Configuration, Defaults, Device, Place, Pool, Volume, load};
+use crate::config::{Cache, Configuration, Defaults, Device, Place, Pool, Volume, listens, load};
 use crate::control::protocol::{Change, Limit};
 use plimsoll_core::Allocation;
+use plimsoll_serve::registry::front_ends;
 use plimsoll_settings::keys;
 use std::sync::PoisonError;
 use tracing::{error, info, warn};
@@ -237,18 +238,17 @@ fn sections_that_wait(old: &Configuration, new: &Configuration) -> Vec<String> {
         sections.extend(gone.map(|(name, _)| format!("{kind}{name}")));
     };
     let whole = |configuration: &Configuration| {
-        let Configuration { daemon, listen, iscsi_listen, executor, .. } = configuration;
-        let addresses = |listen: &[crate::config::Listen]| {
-            format!("{:?}", listen.iter().map(|one| &one.address).collect::<Vec<_>>())
-        };
+        let Configuration { daemon, executor, .. } = configuration;
+        let addresses = front_ends().iter().filter(|entry| entry.sockets().is_some()).map(|entry| {
+            let addresses: Vec<_> = listens(configuration, entry.section).iter().map(|one| &one.address).collect();
+            (format!("{}.listen", entry.section), format!("{addresses:?}"))
+        });
         let mut daemon = daemon.clone();
         daemon.place = Place::default();
-        vec![
-            ("daemon".to_owned(), format!("{daemon:?}")),
-            ("nbd.listen".to_owned(), addresses(listen)),
-            ("iscsi.listen".to_owned(), addresses(iscsi_listen)),
-            ("executor".to_owned(), format!("{executor:?}")),
-        ]
+        let mut whole = vec![("daemon".to_owned(), format!("{daemon:?}"))];
+        whole.extend(addresses);
+        whole.push(("executor".to_owned(), format!("{executor:?}")));
+        whole
     };
     compare("", whole(old), whole(new));
     let devices = |of: &Configuration| of.devices.iter().map(bare_device).collect();

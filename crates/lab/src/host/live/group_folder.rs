@@ -4,8 +4,8 @@
 
 use super::error::failed;
 use super::{HostError, clock};
-use plimsoll_core::mounts::MOUNT_TABLE;
-use plimsoll_core::{MountTable, Span};
+use plimsoll_core::Span;
+use plimsoll_linux::{MOUNT_TABLE, MountTable};
 use std::path::{Path, PathBuf};
 
 /// Its name, before the host's process number.

@@ -1,18 +1,19 @@
 //! Lines in the log that a peer can cause as often as it likes.
 //!
-//! **Rule.** In [`WINDOW`] there are [`LINES_MAX`] of them at the level that they deserve; the others are at `debug`. The first line of a later
-//! window says how many those were. So nothing is lost that a person would read, and no peer fills a disk.
+//! **Rule.** In [`WINDOW`] there are [`LINES_MAX`] of them at the level that they deserve; the others are at `debug`.
+//! The first line of a later window says how many those were. So nothing is lost that a person would read, and no peer
+//! fills a disk.
 
-use crate::clock::monotonic_ns;
-use plimsoll_core::{Span, Time};
+use rustix::time::{ClockId, clock_gettime};
 use std::fmt::Display;
 use std::sync::{Mutex, TryLockError};
+use std::time::Duration;
 use tracing::{debug, info, warn};
 
 /// Lines of one kind in a window.
 const LINES_MAX: u32 = 10;
 /// How long a window is.
-const WINDOW: Span = Span::from_secs(60);
+const WINDOW: Duration = Duration::from_secs(60);
 
 /// The budget of one kind of line. Safe for statics; any thread.
 #[derive(Debug)]
@@ -20,8 +21,8 @@ pub struct PeerLog(Mutex<Budget>);
 
 #[derive(Debug)]
 struct Budget {
-    /// When the window began; `None` before the first line.
-    since: Option<Time>,
+    /// When the window began, on the kernel's monotonic clock; `None` before the first line.
+    since: Option<Duration>,
     lines: u32,
     left_out: u64,
 }
@@ -30,8 +31,8 @@ impl Budget {
     const NEW: Budget = Budget { since: None, lines: 0, left_out: 0 };
 
     /// Whether a line may be shown, and then how many were not since the last one that was. O(1).
-    fn spend(&mut self, now: Time) -> Option<u64> {
-        if self.since.is_none_or(|since| now.since(since) >= WINDOW) {
+    fn spend(&mut self, now: Duration) -> Option<u64> {
+        if self.since.is_none_or(|since| now - since >= WINDOW) {
             (self.since, self.lines) = (Some(now), 0);
         }
         if self.lines == LINES_MAX {
@@ -71,11 +72,17 @@ impl PeerLog {
     /// counted.
     fn spend(&self) -> Option<u64> {
         match self.0.try_lock() {
-            Ok(mut budget) => budget.spend(Time::from_nanos(monotonic_ns())),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().spend(Time::from_nanos(monotonic_ns())),
+            Ok(mut budget) => budget.spend(monotonic()),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().spend(monotonic()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
+}
+
+/// The kernel's monotonic clock; answered without entering the kernel.
+fn monotonic() -> Duration {
+    let now = clock_gettime(ClockId::Monotonic);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 impl Default for PeerLog {
@@ -91,12 +98,12 @@ mod tests {
     /// Planted break that was seen red: every line is shown.
     #[test]
     fn a_window_shows_some_lines_and_the_next_one_how_many_it_did_not() {
-        let (mut budget, start) = (Budget::NEW, Time::ZERO + Span::from_secs(7));
+        let (mut budget, start) = (Budget::NEW, Duration::from_secs(7));
         for _ in 0..LINES_MAX {
             assert_eq!(budget.spend(start), Some(0));
         }
         for _ in 0..2_000 {
-            assert_eq!(budget.spend(start + Span::from_secs(59)), None);
+            assert_eq!(budget.spend(start + Duration::from_secs(59)), None);
         }
         assert_eq!(budget.spend(start + WINDOW), Some(2_000));
         assert_eq!(budget.spend(start + WINDOW), Some(0));

@@ -17,7 +17,8 @@ const SO_PASSRIGHTS: c_int = 83;
 pub fn refuse_descriptors(socket: &impl AsFd) -> bool {
     let (takes, descriptor): (c_int, _) = (0, socket.as_fd());
     let length = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: the descriptor is open as long as it is borrowed, and the kernel reads `length` bytes at the address of a number that lives.
+    // SAFETY: the descriptor is open as long as it is borrowed. The kernel reads `length` bytes at the address of a
+    // number that lives.
     let result = unsafe {
         libc::setsockopt(descriptor.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, (&raw const takes).cast(), length)
     };

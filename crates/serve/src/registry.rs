@@ -1,0 +1,129 @@
+//! Every front end by name.
+//!
+//! The daemon loops over this table to bind addresses, to open doors and to say what serves a volume. The conformance
+//! suite (`crates/serve/tests/conformance`) holds each entry to the same laws.
+
+use crate::doors::Doors;
+use crate::iscsi::TargetDoors;
+use crate::nbd::ExportDoors;
+
+/// One line of the registry.
+pub struct Entry {
+    /// The kind in what `plimsoll status` shows, and the first part of the names of its sessions.
+    pub name: &'static str,
+    /// The protocol, as messages write it.
+    pub title: &'static str,
+    /// What it serves, a line.
+    pub serves: &'static str,
+    /// The key of a volume's table in the configuration. Where clients connect to addresses, the file's own table of
+    /// that name has them in `listen`.
+    pub section: &'static str,
+    /// Its page, from the root of the repository.
+    pub page: &'static str,
+    /// A way to a volume in words, from what clients ask for and where they find it; the latter is empty before the
+    /// volume is served.
+    pub shown: fn(name: &str, address: &str) -> String,
+    /// How clients reach it.
+    pub reach: Reach,
+}
+
+/// How clients reach a front end.
+pub enum Reach {
+    /// They connect to an address and name a door.
+    Sockets(Sockets),
+    /// The kernel of this machine is the client.
+    Kernel,
+}
+
+/// A front end that clients connect to.
+pub struct Sockets {
+    /// What clients call a door: a key in the answer to `session_open`, and, in capitals, the end of the variable
+    /// `PLIMSOLL_...` of commands with a session.
+    pub door: &'static str,
+    /// Whether clients can be asked to prove their identity, so that other machines may reach an address.
+    pub has_login: bool,
+    /// The doors of a daemon: none yet.
+    pub doors: fn() -> Box<dyn Doors>,
+}
+
+impl Entry {
+    /// How clients connect to it, if they do.
+    pub fn sockets(&self) -> Option<&Sockets> {
+        match &self.reach {
+            Reach::Sockets(sockets) => Some(sockets),
+            Reach::Kernel => None,
+        }
+    }
+}
+
+static FRONT_ENDS: &[Entry] = &[
+    Entry {
+        name: "nbd",
+        title: "NBD",
+        serves: "a volume as an export, to virtual machines, nbd-client, qemu-img, fio and libnbd",
+        section: "nbd",
+        page: "docs/configuration.md",
+        shown: |name, address| format!("NBD export {name:?}{}", on(address)),
+        reach: Reach::Sockets(Sockets { door: "export", has_login: false, doors: || Box::<ExportDoors>::default() }),
+    },
+    Entry {
+        name: "iscsi",
+        title: "iSCSI",
+        serves: "a volume as a target with one logical unit, to hypervisors and operating systems",
+        section: "iscsi",
+        page: "docs/iscsi.md",
+        shown: |name, address| format!("iSCSI target {name}{}", on(address)),
+        reach: Reach::Sockets(Sockets { door: "target", has_login: true, doors: || Box::<TargetDoors>::default() }),
+    },
+    Entry {
+        name: "mount",
+        title: "FUSE",
+        serves: "a volume as a block device of this machine, and as the file system that is mounted from it",
+        section: "mount",
+        page: "docs/configuration.md",
+        shown: |name, address| match name == address {
+            true => address.to_owned(),
+            false => format!("{name}{}", on(address)),
+        },
+        reach: Reach::Kernel,
+    },
+];
+
+fn on(address: &str) -> String {
+    if address.is_empty() { String::new() } else { format!(" on {address}") }
+}
+
+/// Every front end, in the order in which messages name them.
+pub fn front_ends() -> &'static [Entry] {
+    FRONT_ENDS
+}
+
+/// The front end called `name`.
+pub fn front_end(name: &str) -> Option<&'static Entry> {
+    FRONT_ENDS.iter().find(|entry| entry.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Planted break: two entries have the section of one.
+    #[test]
+    fn no_two_front_ends_share_a_name_a_section_or_a_word_for_doors() {
+        let is_once =
+            |words: Vec<&str>| words.iter().all(|word| words.iter().filter(|other| *other == word).count() == 1);
+        assert!(is_once(front_ends().iter().map(|entry| entry.name).collect()));
+        assert!(is_once(front_ends().iter().map(|entry| entry.section).collect()));
+        assert!(is_once(front_ends().iter().filter_map(|entry| Some(entry.sockets()?.door)).collect()));
+    }
+
+    #[test]
+    fn ways_to_a_volume_are_shown_with_and_without_an_address() {
+        let shown = |kind: &str, name: &str, address: &str| (front_end(kind).unwrap().shown)(name, address);
+        assert_eq!(shown("nbd", "scratch disk", "tcp:127.0.0.1:1"), "NBD export \"scratch disk\" on tcp:127.0.0.1:1");
+        assert_eq!(shown("iscsi", "iqn.2026-01.a:b", ""), "iSCSI target iqn.2026-01.a:b");
+        assert_eq!(shown("mount", "/mnt", "/dev/loop0"), "/mnt on /dev/loop0");
+        assert_eq!(shown("mount", "/dev/loop0", "/dev/loop0"), "/dev/loop0");
+        assert!(front_end("vhost").is_none());
+    }
+}

@@ -7,6 +7,7 @@
 //! | [`config`] | the configuration file: reading, checking, messages |
 //! | [`control`] | the control socket: protocol, daemon's end, commands' end |
 //! | [`demo`] | the demonstration: two tenants, one slow disk |
+//! | [`metrics`] | the table of metrics: what is said of a running daemon, one row a field |
 //! | [`outcome`] | how a command ends: exit codes |
 //! | [`signals`] | what ends a command that has something to put away |
 //! | [`table`] | how tables are printed |
@@ -21,6 +22,7 @@ pub mod commands;
 pub mod config;
 pub mod control;
 pub mod demo;
+pub mod metrics;
 pub mod outcome;
 pub mod signals;
 pub mod table;

@@ -18,9 +18,10 @@ impl Table {
 
     /// Adds a row; as many cells as there are columns. A name in it may be a tenant's: what would steer a terminal or
     /// begin another line stands there escaped.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        debug_assert_eq!(N, self.header.len(), "a row has a cell for each column");
-        self.rows.push(cells.map(|cell| shown(&cell).into_owned()).into());
+    pub fn row(&mut self, cells: impl Into<Vec<String>>) {
+        let cells: Vec<String> = cells.into().iter().map(|cell| shown(cell).into_owned()).collect();
+        debug_assert_eq!(cells.len(), self.header.len(), "a row has a cell for each column");
+        self.rows.push(cells);
     }
 
     /// Whether no row was added.

@@ -1,5 +1,6 @@
-//! What a page of an encrypted volume costs a service thread, beside the crate that takes one block of the cipher after the other.
-//! It is the time for which the thread had a processor that counts, so that others who run meanwhile disturb little.
+//! What a page of an encrypted volume costs a service thread, beside the crate that takes one block of the cipher after
+//! the other. It is the time for which the thread had a processor that counts, so that others who run meanwhile disturb
+//! little.
 
 use aes::Aes256;
 use aes::cipher::KeyInit;

@@ -112,7 +112,8 @@ struct Class {
     bytes: u32,
     /// First slot's distance from the base.
     start: usize,
-    /// Free slots: those that take no memory, then the others, the one given back last on top: it is still in the processor's cache.
+    /// Free slots: those that take no memory, then the others, the one given back last on top: it is still in the
+    /// processor's cache.
     free: Vec<u16>,
     /// How many of them take no memory.
     cold: usize,
@@ -203,7 +204,8 @@ impl Arena {
         self.warm_bytes = warm_bytes;
     }
 
-    /// Gives the memory of up to `slots_max` free slots back to the kernel, those first that were not used for longest; says of how many.
+    /// Gives the memory of up to `slots_max` free slots back to the kernel, those first that were not used for longest;
+    /// says of how many.
     pub(crate) fn trim(&mut self, slots_max: usize) -> usize {
         let Some(memory) = &self.memory else { return 0 };
         let mut trimmed = 0;

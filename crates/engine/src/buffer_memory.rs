@@ -23,7 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The least that may be had, bytes: a volume alone gets half of it, and needs some for its largest request, which is 32 MiB.
+/// The least that may be had, bytes: a volume alone gets half of it, and needs some for its largest request, which is
+/// 32 MiB.
 pub const BUFFER_BYTES_MIN: u64 = 128 << 20;
 /// Bytes before the data of every buffer that a front end may use for a header; one page, so that data stays aligned.
 pub const HEADROOM_BYTES: usize = 4096;

@@ -28,7 +28,8 @@ const XFS_SECTOR_AT: usize = 102;
 const BTRFS_MAGIC: &[u8] = b"_BHRfS_M";
 const BTRFS_MAGIC_AT: usize = (64 << 10) + 0x40;
 
-/// Marks of what else keeps data on disks: where, which bytes, and what it is called. Where several are found, the first counts.
+/// Marks of what else keeps data on disks: where, which bytes, and what it is called. Where several are found, the
+/// first counts.
 const MARKS: &[(usize, &[u8], &str)] = &[
     (0, b"LUKS\xba\xbe", "a LUKS container"),
     (0, b"PLIMCACH", "a cache of Plimsoll"),

@@ -5,8 +5,8 @@
 //! have written, too. So the next flush of each session that has not been told fails, once, as the kernel does it for
 //! each open file (`errseq_t`). A flush that fails anyway has told it, too.
 //!
-//! **Before a volume with a cache** the same is asked of what went past the cache ([`CacheStore::doubts`](plimsoll_cache::store::CacheStore::doubts)):
-//! what is in it is copied again.
+//! **Before a volume with a cache** the same is asked of what went past the cache
+//! ([`CacheStore::doubts`](plimsoll_cache::store::CacheStore::doubts)): what is in it is copied again.
 //!
 //! **A later session** begins with what any session has been told of. It hears of a doubt that none was told of: the
 //! client that wrote what is lost may have come back as this session.
@@ -35,12 +35,14 @@ impl Doubts {
         self.failed += 1;
     }
 
-    /// A flush of `session` is answered. Says whether it has to fail, as of what [`flush_failed`](Self::flush_failed) was told.
+    /// A flush of `session` is answered. Says whether it has to fail, as of what [`flush_failed`](Self::flush_failed)
+    /// was told.
     pub fn tell_failed(&mut self, session: AccountId) -> bool {
         self.tell(session, self.failed)
     }
 
-    /// The same where a cache stands before the volume, which counts itself: so many since it began, and what had failed before.
+    /// The same where a cache stands before the volume, which counts itself: so many since it began, and what had
+    /// failed before.
     pub fn tell_since(&mut self, session: AccountId, doubts: u64) -> bool {
         self.tell(session, self.failed + doubts)
     }

@@ -5,10 +5,10 @@
 //!
 //! 1. hands out what the ring completed ([`FrontEnd::ring_completed`]),
 //! 2. asks the scheduler what may go to the backends,
-//! 3. hands out the requests that are done ([`FrontEnd::request_completed`]), and repeats 2 and 3 while they bear fruit, but not
-//!    so often that one front end which asks again each time keeps the others waiting,
-//! 4. calls [`FrontEnd::turn_ended`] once on every front end that heard anything: now send the replies that came together,
-//!    and receive again if there is room,
+//! 3. hands out the requests that are done ([`FrontEnd::request_completed`]), and repeats 2 and 3 while they bear
+//!    fruit, but not so often that one front end which asks again each time keeps the others waiting,
+//! 4. calls [`FrontEnd::turn_ended`] once on every front end that heard anything: now send the replies that came
+//!    together, and receive again if there is room,
 //! 5. gives all new ring operations to the kernel and waits, in one system call.
 //!
 //! **Requests.** Take a buffer, fill it, [`submit`](Port::submit); the engine owns the buffer until it hands it back in
@@ -17,8 +17,9 @@
 //! **Back-pressure.** When [`Port::take_buffer`] or [`Port::take_read_payload`] has nothing, keep the request and stop
 //! receiving; try again in `turn_ended`, which comes whenever a request has completed.
 //!
-//! **End.** Once [`FrontEnd::is_finished`] is true, no operation is on the ring and no request under way, the engine drops
-//! the front end and closes its session. So pointers given to the ring need to live only as long as the front end.
+//! **End.** Once [`FrontEnd::is_finished`] is true, no operation is on the ring and no request under way, the engine
+//! drops the front end and closes its session. So pointers given to the ring need to live only as long as the front
+//! end.
 
 use super::buffer::BufferClass;
 use super::port::Port;
@@ -60,8 +61,8 @@ pub trait FrontEnd: Send {
     /// The engine or the volume goes away. Receive no more, answer what is under way, then become finished.
     fn stop(&mut self, port: &mut Port<'_>);
 
-    /// The grace period after [`stop`](Self::stop) is over, or the administrator cuts it off: cancel what is on the ring,
-    /// answer nothing more.
+    /// The grace period after [`stop`](Self::stop) is over, or the administrator cuts it off: cancel what is on the
+    /// ring, answer nothing more.
     fn cut(&mut self, port: &mut Port<'_>);
 
     /// It wants nothing any more: it has nothing to say and nothing to hear.

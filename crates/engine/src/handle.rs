@@ -95,8 +95,8 @@ pub fn spawn(config: EngineConfig) -> Result<EngineHandle, EngineError> {
 }
 
 impl EngineHandle {
-    /// Has `tell` called, once and on any thread, with the reason, if the engine ends before it is told to: its thread panics, or its ring fails.
-    /// At once if it has. In place of what was to be told before.
+    /// Has `tell` called, once and on any thread, with the reason, if the engine ends before it is told to: its thread
+    /// panics, or its ring fails. At once if it has. In place of what was to be told before.
     pub fn when_it_fails(&self, tell: impl FnOnce(String) + Send + 'static) {
         let mut failure = of_failure(&self.shared.failure);
         match &*failure {
@@ -177,7 +177,8 @@ impl EngineHandle {
     /// Attaches a front end to a volume, with a session of its own in the volume's pool.
     ///
     /// # Errors
-    /// There is no such volume, admission refuses the session, or memory for its buffers. The front end is dropped then.
+    /// There is no such volume, admission refuses the session, or memory for its buffers. The front end is dropped
+    /// then.
     pub fn attach(
         &self,
         volume: &str,

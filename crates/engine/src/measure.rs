@@ -1,7 +1,7 @@
 //! What a real disk or file can do: the rates that promises on it are made from.
 //!
-//! A scheduler must know what a device does at its worst, small requests at random places (Zygaria, section 2). Here they
-//! are sent to it with O_DIRECT, so many outstanding all the time, on a ring of their own.
+//! A scheduler must know what a device does at its worst, small requests at random places (Zygaria, section 2). Here
+//! they are sent to it with O_DIRECT, so many outstanding all the time, on a ring of their own.
 //!
 //! The complication is what the figure is for: a promise must be kept in every second. So the time is cut into windows,
 //! and what counts is the slowest one. And a measurement must not destroy anything. What exists is only read, unless
@@ -134,7 +134,8 @@ impl Target {
     /// `size_bytes`, which then still has to be [filled](Target::fill).
     ///
     /// # Errors
-    /// What is neither a file nor a disk, too small, sparse, in use, or without direct I/O; and what the system refuses.
+    /// What is neither a file nor a disk, too small, sparse, in use, or without direct I/O; and what the system
+    /// refuses.
     pub fn open(path: &Path, size_bytes: u64, is_destructive: bool) -> Result<Target, MeasureError> {
         match std::fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Target::make(path, size_bytes),
@@ -229,7 +230,8 @@ impl Target {
         self.file.sync_all().map_err(|error| system(&self.path, "make it durable", error))
     }
 
-    /// Sends `load` for `span`, at random places with `outstanding` requests all the time. `progress` hears how far it is.
+    /// Sends `load` for `span`, at random places with `outstanding` requests all the time. `progress` hears how far it
+    /// is.
     ///
     /// # Errors
     /// What the system says of a request.

@@ -10,8 +10,8 @@ use plimsoll_core::{AccountId, AccountTree, CauseSet, Operation, Span, Time};
 
 /// Latencies are recorded from a microsecond up to this; longer ones count as this.
 const LATENCY_MAX: Span = Span::from_secs(1000);
-/// Latencies are recorded to two digits: within one per cent, in 21 KiB a histogram, which are there from the first request
-/// on.
+/// Latencies are recorded to two digits: within one per cent, in 21 KiB a histogram, which are there from the first
+/// request on.
 const LATENCY_DIGITS: u8 = 2;
 /// Rates are measured over windows of this length.
 const RATE_WINDOW: Span = Span::from_secs(1);

@@ -1,15 +1,15 @@
 //! What is noted of volumes where it outlives the daemon, the machine's memory and the configuration.
 //!
-//! A note is a file of its own, called after what it is about and what the store is known by (`cache::identity`), replaced as a whole and
-//! flushed. A volume in memory has none: nothing of it outlives the daemon.
+//! A note is a file of its own, called after what it is about and what the store is known by (`cache::identity`),
+//! replaced as a whole and flushed. A volume in memory has none: nothing of it outlives the daemon.
 //!
 //! **Another directory has other notes.** So a note that must not be missed lies beside the store, too, if that is a
 //! regular file. It is in an extended attribute, with what the file is known by, since a copy may have its attributes.
 //! Where the two differ, the attribute holds: it goes with the store, and a directory may have been out of use
 //! meanwhile. A block device has no place for one.
 //!
-//! **A loop device has the bytes of a file.** So such a note of a loop device lies beside its file, with the offset in the attribute's name. It
-//! holds for the file, too, and a note of the file holds for each loop device on it.
+//! **A loop device has the bytes of a file.** So such a note of a loop device lies beside its file, with the offset in
+//! the attribute's name. It holds for the file, too, and a note of the file holds for each loop device on it.
 
 use crate::backend::{Backing, VolumeConfig};
 use crate::cache::{store_of, store_of_loop};
@@ -74,7 +74,8 @@ impl Notes {
         self.directory.join(format!("{}-of-{}.json", N::ABOUT, hex(store)))
     }
 
-    /// Where the notes of others with the same bytes are: of the file of a loop device, or of a loop device on all of a file.
+    /// Where the notes of others with the same bytes are: of the file of a loop device, or of a loop device on all of a
+    /// file.
     fn paths_of_others<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Vec<PathBuf>> {
         let Backing::File { path, .. } = &volume.backing else { return Ok(Vec::new()) };
         let store = match file_beneath(path) {
@@ -101,7 +102,8 @@ impl Notes {
         Ok(found)
     }
 
-    /// What is noted beside the store of another file, of which this one is a copy, or which was moved here from another file system.
+    /// What is noted beside the store of another file, of which this one is a copy, or which was moved here from
+    /// another file system.
     ///
     /// # Errors
     /// The system's; or something is there that is no note.
@@ -264,7 +266,8 @@ fn on_store<N: Note>(attribute: &Attribute) -> io::Result<Option<N>> {
     Ok(is_of_this_file.then_some(note))
 }
 
-/// The note in an attribute, and whether it is of this file: a file that was copied, or moved to another file system, is another one.
+/// The note in an attribute, and whether it is of this file: a file that was copied, or moved to another file system,
+/// is another one.
 fn read_attribute<N: Note>(attribute: &Attribute) -> io::Result<Option<(N, bool)>> {
     let Attribute { file, name, .. } = attribute;
     let mut bytes = vec![0; ATTRIBUTE_BYTES_MAX];

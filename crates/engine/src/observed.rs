@@ -1,8 +1,8 @@
 //! The block level of a disk that is not ours: its requests are seen, not ordered.
 //!
-//! On a Plimsoll volume the scheduler decides when a request goes to the device. On any other disk the kernel does, and we
-//! are told afterwards that it went and that it came back. A scheduler can still be asked: it gets every request as it is
-//! seen, and gives it back when *it* would have let it go.
+//! On a Plimsoll volume the scheduler decides when a request goes to the device. On any other disk the kernel does, and
+//! we are told afterwards that it went and that it came back. A scheduler can still be asked: it gets every request as
+//! it is seen, and gives it back when *it* would have let it go.
 //!
 //! A request that the scheduler gives back early is completed when the disk has it. One that the scheduler would have
 //! kept longer is completed at once when the scheduler gives it back. So each request is added, dispatched and
@@ -15,8 +15,9 @@
 //!
 //! **A read that passes by the gates** (a container, a static program, a mapping) goes on, whatever the scheduler
 //! keeps. So that such reads do not fill the book for all, each session has a bound. A session that owes
-//! [`READS_OWED_MAX`] reads is not charged for more until it has paid some, as on a volume ([`early_reads`](super::early_reads)).
-//! Writes are always charged: a scheduler has to hear of each page that it knows to be dirty.
+//! [`READS_OWED_MAX`] reads is not charged for more until it has paid some, as on a volume
+//! ([`early_reads`](super::early_reads)). Writes are always charged: a scheduler has to hear of each page that it knows
+//! to be dirty.
 
 use super::held_reads::HeldReads;
 use super::meter::Meters;
@@ -31,8 +32,8 @@ use std::collections::BTreeMap;
 pub const LOST_AFTER: Span = Span::from_secs(30);
 /// Requests that are remembered at the most: more than any queue of a disk holds (1023 tags), in every of 64 queues.
 pub const REQUESTS_MAX: usize = 65_536;
-/// Reads that a session may have had early before it is charged for no more. All 62 that can be told apart together take half
-/// of the book, and leave the other to what is under way.
+/// Reads that a session may have had early before it is charged for no more. All 62 that can be told apart together
+/// take half of the book, and leave the other to what is under way.
 pub const READS_OWED_MAX: u32 = 512;
 const _: () = assert!(62 * READS_OWED_MAX as usize <= REQUESTS_MAX / 2);
 /// The log hears of the same trouble no more often.
@@ -129,8 +130,8 @@ pub(super) struct ObservedRequests {
 }
 
 impl ObservedRequests {
-    /// A request went to the disk at the time at which it arrived, where the kernel calls it `key`. It gets a number of its
-    /// own.
+    /// A request went to the disk at the time at which it arrived, where the kernel calls it `key`. It gets a number of
+    /// its own.
     pub(super) fn issued(&mut self, now: Time, books: &mut Books<'_>, key: u64, mut request: BlockRequest) {
         if self.is_once_more(key, &request) {
             return;

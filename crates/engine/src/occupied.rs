@@ -1,4 +1,5 @@
-//! Whether a file or block device is in use by something else than Plimsoll: mounted, swap space, part of another device.
+//! Whether a file or block device is in use by something else than Plimsoll: mounted, swap space, part of another
+//! device.
 //!
 //! What is written below a file system that is mounted destroys it. A lock keeps daemons apart, and says nothing of the
 //! kernel. So a block device that is written is opened with O_EXCL. The kernel refuses that where it is mounted, is
@@ -89,8 +90,8 @@ impl Kernel {
 /// Locks that hold as long as the files are open.
 pub(crate) type Locks = Vec<File>;
 
-/// Locks the open file of what is at `path`, and whatever lies beneath that; shared with other readers, or for a writer alone. What lies
-/// beneath stays locked as long as the answer lives. `Err(WOULDBLOCK)`: another program has a lock.
+/// Locks the open file of what is at `path`, and whatever lies beneath that; shared with other readers, or for a writer
+/// alone. What lies beneath stays locked as long as the answer lives. `Err(WOULDBLOCK)`: another program has a lock.
 pub(crate) fn lock(path: &Path, file: &File, is_shared: bool) -> Result<Locks, Errno> {
     let whole = match is_shared {
         true => FlockOperation::NonBlockingLockShared,
@@ -163,8 +164,8 @@ pub(crate) fn is_read_only_device(path: &Path) -> bool {
     is_set(&directory) || disk.is_some_and(is_set)
 }
 
-/// Which process has locked what is at `path`, or a file beneath it, in words: `served by the plimsoll daemon, process 812`, as far as the
-/// kernel tells.
+/// Which process has locked what is at `path`, or a file beneath it, in words: `served by the plimsoll daemon, process
+/// 812`, as far as the kernel tells.
 pub(crate) fn locked_by(path: &Path) -> String {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let beneath = beneath::layers(path).into_iter().map(|layer| layer.path);
@@ -186,8 +187,8 @@ pub(crate) fn locked_by(path: &Path) -> String {
     }
 }
 
-/// The processes that have a lock of flock(2) on the file with this number, by the text of /proc/locks. They are those of this PID namespace
-/// only.
+/// The processes that have a lock of flock(2) on the file with this number, by the text of /proc/locks. They are those
+/// of this PID namespace only.
 fn holders(locks: &str, device: u64, inode: u64) -> Vec<u32> {
     let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
     let holder = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
@@ -240,8 +241,8 @@ fn swap_areas(swaps: &str) -> impl Iterator<Item = PathBuf> {
         .map(|path| PathBuf::from(path.replace("\\040", " ")))
 }
 
-/// How often, and with which pauses, a device is tried that is in use: for two seconds. The kernel keeps the claim of a daemon that was killed
-/// until what its ring had under way is done.
+/// How often, and with which pauses, a device is tried that is in use: for two seconds. The kernel keeps the claim of a
+/// daemon that was killed until what its ring had under way is done.
 const TRIES: u32 = 100;
 const PAUSE_NS: i64 = 20_000_000;
 

@@ -28,7 +28,8 @@ impl Port<'_> {
 
     /// A buffer for `bytes` bytes of data, if the front end has one left.
     ///
-    /// Where there is no memory for one, [`FrontEnd::turn_ended`](super::FrontEnd::turn_ended) comes when it is worth another try.
+    /// Where there is no memory for one, [`FrontEnd::turn_ended`](super::FrontEnd::turn_ended) comes when it is worth
+    /// another try.
     pub fn take_buffer(&mut self, bytes: u32) -> Option<Buffer> {
         match self.seat.arena.take(bytes) {
             Ok(buffer) => Some(buffer),
@@ -80,16 +81,18 @@ impl Port<'_> {
         }
     }
 
-    /// Hands a request to the engine, which answers with [`FrontEnd::request_completed`](super::FrontEnd::request_completed)
-    /// later, never before this returns. What the volume cannot do (beyond its end, not on its blocks, a write to one
-    /// that is read-only, a payload that does not fit) is answered with an error.
+    /// Hands a request to the engine, which answers with
+    /// [`FrontEnd::request_completed`](super::FrontEnd::request_completed) later, never before this returns. What the
+    /// volume cannot do (beyond its end, not on its blocks, a write to one that is read-only, a payload that does not
+    /// fit) is answered with an error.
     pub fn submit(&mut self, submission: Submission) {
         self.seat.requests += 1;
         self.conductor.submit(self.seat, submission);
     }
 
-    /// Claims `length` bytes from `offset`, whole blocks of the volume, for requests that the front end calls `token`: it reads them, changes a part
-    /// and writes them. [`FrontEnd::request_completed`](super::FrontEnd::request_completed) hears of `token` when every other change of
+    /// Claims `length` bytes from `offset`, whole blocks of the volume, for requests that the front end calls `token`:
+    /// it reads them, changes a part and writes them.
+    /// [`FrontEnd::request_completed`](super::FrontEnd::request_completed) hears of `token` when every other change of
     /// them is over; then others' changes wait until [`give_back_claim`](Self::give_back_claim). O(requests under way).
     pub fn claim(&mut self, token: u64, offset: u64, length: u64) {
         self.seat.requests += 1;

@@ -91,8 +91,8 @@ impl Ring {
     /// Makes a ring for this thread.
     ///
     /// # Errors
-    /// What the kernel says: io_uring is switched off (`kernel.io_uring_disabled`), forbidden by a seccomp filter, or the
-    /// kernel is older than 6.1.
+    /// What the kernel says: io_uring is switched off (`kernel.io_uring_disabled`), forbidden by a seccomp filter, or
+    /// the kernel is older than 6.1.
     pub(crate) fn new() -> io::Result<Ring> {
         let ring = IoUring::builder()
             .setup_cqsize(COMPLETION_ENTRIES)

@@ -11,8 +11,8 @@ use crate::path::request::TRANSFER_PIECE_BYTES_MAX;
 use std::collections::VecDeque;
 use std::io;
 
-/// How many buffers there are of which size: for most requests, and for those that stream. Memory is taken when one is first used,
-/// 7 MiB when all were.
+/// How many buffers there are of which size: for most requests, and for those that stream. Memory is taken when one is
+/// first used, 7 MiB when all were.
 const CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4096, count: 256 },
     BufferClass { bytes: 64 * 1024, count: 32 },

@@ -109,14 +109,14 @@ pub struct EmulationStatus {
     pub late_replies: u64,
     /// The bound, nanoseconds.
     pub lateness_ns_bound: u64,
-    /// 99 of 100 replies were at most this much later than the device would have been, nanoseconds; meaningless without replies,
-    /// and 0 then.
+    /// 99 of 100 replies were at most this much later than the device would have been, nanoseconds; meaningless without
+    /// replies, and 0 then.
     pub lateness_ns_p99: u64,
 }
 
 impl EmulationStatus {
-    /// Whether at most one reply in a hundred was late since `earlier`, a status of the same engine. If not, figures that
-    /// were measured meanwhile say something about this machine, not about the device.
+    /// Whether at most one reply in a hundred was late since `earlier`, a status of the same engine. If not, figures
+    /// that were measured meanwhile say something about this machine, not about the device.
     pub fn was_true_since(&self, earlier: &EmulationStatus) -> bool {
         let (replies, late) = (self.replies - earlier.replies, self.late_replies - earlier.late_replies);
         late as f64 <= replies as f64 * LATE_REPLIES_PART_MAX
@@ -163,10 +163,12 @@ pub struct VolumeStatus {
     /// Bytes of it that were written and are not compressed yet, where it is compressed.
     #[serde(default)]
     pub backlog_bytes: Option<u64>,
-    /// Bytes that the maintenance queue compressed after their writes were answered, since the start; where it is compressed.
+    /// Bytes that the maintenance queue compressed after their writes were answered, since the start; where it is
+    /// compressed.
     #[serde(default)]
     pub compressed_behind_bytes: Option<u64>,
-    /// Bytes that clients' writes compressed before they were answered, because too much was left to the maintenance queue; likewise.
+    /// Bytes that clients' writes compressed before they were answered, because too much was left to the maintenance
+    /// queue; likewise.
     #[serde(default)]
     pub compressed_by_writers_bytes: Option<u64>,
     /// What stands before it.
@@ -185,7 +187,8 @@ pub struct EngineStatus {
     pub scheduler: String,
     /// Since the engine started, nanoseconds.
     pub uptime_ns: u64,
-    /// By how much promises had to be stretched because the device was slower than what was promised on it, nanoseconds.
+    /// By how much promises had to be stretched because the device was slower than what was promised on it,
+    /// nanoseconds.
     pub overload_ns: u64,
     /// The part of what was promised that all reserves had in the last second; 1 where promises hold.
     pub reserves_kept: f64,

@@ -21,7 +21,8 @@ use std::sync::mpsc::Sender;
 /// What another thread wants the engine's thread to do between two turns.
 pub(super) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
 
-/// How late the kernel may make a timer so that it can join others; 1 ns, the least, because emulated devices are exact.
+/// How late the kernel may make a timer so that it can join others; 1 ns, the least, because emulated devices are
+/// exact.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 /// Requests that are handed out in a turn before others are heard. A client that verifies a volume in memory asks for
 /// the next 64 KiB as soon as it has some: 64 times that is compared in about a millisecond.

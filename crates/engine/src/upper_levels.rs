@@ -42,8 +42,8 @@ impl Below<'_> {
         self.clock.time_of(monotonic_ns).min(self.now)
     }
 
-    /// The kernel has sent a request to a disk that is not ours; it calls it `key` until it is done. The number is given by
-    /// the engine. Its accounts are open.
+    /// The kernel has sent a request to a disk that is not ours; it calls it `key` until it is done. The number is
+    /// given by the engine. Its accounts are open.
     pub fn issued(&mut self, key: u64, request: BlockRequest) {
         self.observed.issued(self.now, &mut self.books, key, request);
     }

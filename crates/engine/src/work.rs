@@ -84,8 +84,8 @@ impl Drop for Answer {
 /// The bytes of a piece, of which those before are done.
 pub(super) struct Bytes(pub(super) *mut u8);
 
-// SAFETY: they lie in the payload of a request, which keeps it for this piece alone until the engine has heard its answer, or in the
-// piece's own scratch buffer, which it keeps as long.
+// SAFETY: they lie in the payload of a request, which keeps it for this piece alone until the engine has heard its
+// answer, or in the piece's own scratch buffer, which it keeps as long.
 unsafe impl Send for Bytes {}
 
 impl Bytes {
@@ -271,7 +271,8 @@ impl Work {
         }
     }
 
-    /// A step of a piece, with the bytes of its request that it is done with: the first one in the volume, and how many.
+    /// A step of a piece, with the bytes of its request that it is done with: the first one in the volume, and how
+    /// many.
     pub(super) fn piece(
         &mut self,
         piece: u32,

@@ -1,4 +1,5 @@
-//! A compressed volume answers a write before it compresses it: what is left to do is done, by the maintenance queue, and bounded.
+//! A compressed volume answers a write before it compresses it: what is left to do is done, by the maintenance queue,
+//! and bounded.
 
 use plimsoll_engine::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_engine::{EngineConfig, ServiceRequest};
@@ -81,8 +82,8 @@ fn what_is_written_is_answered_and_then_compressed_by_the_maintenance_queue() {
     }
 }
 
-/// The executor has room for one request, often the write's own until after it was answered. Planted break: it is not tried again.
-/// Promise: compressed-backlog.
+/// The executor has room for one request, often the write's own until after it was answered. Planted break: it is not
+/// tried again. Promise: compressed-backlog.
 #[test]
 fn a_backlog_for_which_the_executor_had_no_room_is_compressed_all_the_same() {
     let (served, _executor) = served(1, 1);

@@ -1,4 +1,5 @@
-//! What a cache asks of its volume: blocks of one class that lie one behind the other in one request, and each with an answer of its own.
+//! What a cache asks of its volume: blocks of one class that lie one behind the other in one request, and each with an
+//! answer of its own.
 
 use plimsoll_core::{Class, Operation};
 use plimsoll_engine::backend::{Backing, Volume, VolumeConfig};
@@ -84,7 +85,8 @@ fn what_misses_one_behind_the_other_is_read_at_once() {
 
 /// Clients that go on asking: places become free one after the other, as blocks that were read come into their units.
 ///
-/// Red if blocks are submitted one by one as there is room, and if they are put anywhere, into places that are not together.
+/// Red if blocks are submitted one by one as there is room, and if they are put anywhere, into places that are not
+/// together.
 #[test]
 fn what_is_read_in_a_stream_is_not_asked_for_block_by_block() {
     const EACH: u64 = 2048;
@@ -182,8 +184,8 @@ impl BlockTags for ByPlace {
     }
 }
 
-/// Classes are never merged. Planted break that was seen red: all blocks of a request are of the class of the last of them.
-/// Promise: classes-misses.
+/// Classes are never merged. Planted break that was seen red: all blocks of a request are of the class of the last of
+/// them. Promise: classes-misses.
 #[test]
 fn what_misses_is_asked_for_by_the_class_of_each_block() {
     const CLASSES: fn(u64) -> u8 = |block| if block < 12 { 4 } else { 10 };
@@ -202,8 +204,9 @@ fn what_misses_is_asked_for_by_the_class_of_each_block() {
     assert_eq!((counted(4), counted(10)), (3, 3), "as the cache counts them");
 }
 
-/// A client discards 256 MiB, of which the cache has nothing but a block here and there. Outcome: the slow device is asked for as few requests
-/// as without a cache, and for those blocks: in pieces of 16 MiB, or of 1 MiB where zeroes are written. What is beside is still there.
+/// A client discards 256 MiB, of which the cache has nothing but a block here and there. Outcome: the slow device is
+/// asked for as few requests as without a cache, and for those blocks: in pieces of 16 MiB, or of 1 MiB where zeroes
+/// are written. What is beside is still there.
 ///
 /// Planted break that was seen red: no range goes past the cache (1,123 requests).
 /// Promise: cache-discard.

@@ -213,8 +213,8 @@ fn with_executor(config: EngineConfig, rules: Rules, threads: usize, requests_ma
     EngineConfig { executor: Some(Arc::new(executor)), ..config }
 }
 
-/// Planted break: a piece's pages begin at the request's start. Broken on purpose and seen red: the engine does itself what finds no room.
-/// Promise: compressed-oracle.
+/// Planted break: a piece's pages begin at the request's start. Broken on purpose and seen red: the engine does itself
+/// what finds no room. Promise: compressed-oracle.
 #[test]
 fn a_compressed_volume_behaves_like_a_vector_whoever_does_its_work() {
     let plain = || EngineConfig::new(profile(), "noop");
@@ -248,9 +248,9 @@ fn a_compressed_volume_behaves_like_a_vector_whoever_does_its_work() {
     }
 }
 
-/// Planted breaks: what is read is decrypted at the begin of its request; a second turn of a scratch buffer begins where the first did.
-/// Broken on purpose and seen red: the engine does itself what finds no room.
-/// Promise: encrypted-oracle.
+/// Planted breaks: what is read is decrypted at the begin of its request; a second turn of a scratch buffer begins
+/// where the first did. Broken on purpose and seen red: the engine does itself what finds no room. Promise:
+/// encrypted-oracle.
 #[test]
 fn an_encrypted_volume_behaves_like_a_vector_whoever_does_its_work() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -279,7 +279,8 @@ fn an_encrypted_volume_behaves_like_a_vector_whoever_does_its_work() {
             let figures = executor.figures();
             let [resumed, done] = [|thread: &ThreadFigures| thread.resumed, |thread: &ThreadFigures| thread.done]
                 .map(|count| figures.threads.iter().map(count).sum::<u64>());
-            // A piece of each read; where it is read ahead, one may bring what several want, and all of the volume was read at the end.
+            // A piece of each read; where it is read ahead, one may bring what several want, and all of the volume was
+            // read at the end.
             let least = if read_ahead.is_some() { VOLUME_BYTES / PIECE_BYTES_MAX } else { made.reads };
             assert!(least > 100 && resumed >= least && figures.alive == 0, "{least}: {figures:?}");
             assert!(done >= least + made.writes, "{least}, {} writes: {figures:?}", made.writes);
@@ -389,8 +390,8 @@ fn a_cached_volume_behaves_like_a_vector_and_so_does_what_is_found_after_a_shutd
     }
 }
 
-/// Red if what an emulated device has done is heard of before it was begun, twice or never (a request is lost, or hangs).
-/// Promise: cache-emulated.
+/// Red if what an emulated device has done is heard of before it was begun, twice or never (a request is lost, or
+/// hangs). Promise: cache-emulated.
 #[test]
 fn a_volume_whose_cache_is_emulated_behaves_like_a_vector() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -453,7 +454,8 @@ fn a_cache_comes_and_goes_and_changes_its_policy_under_load() {
     }
 }
 
-/// A volume in memory answers without buffers, so these answers are all ready at once: 2.2 GiB, of which Linux takes 2 GiB in a call.
+/// A volume in memory answers without buffers, so these answers are all ready at once: 2.2 GiB, of which Linux takes 2
+/// GiB in a call.
 ///
 /// Planted break that was seen red: a send is one operation.
 /// Promise: volume-oracle.

@@ -137,8 +137,8 @@ fn what_no_cache_has_or_wants_is_read_past_it_without_a_place() {
     served.engine.shutdown(PATIENCE).unwrap();
 }
 
-/// Writes wait for their turn while the cache gets another policy, is flushed, and is taken away. Outcome: each of them is
-/// answered once, and what was written is there.
+/// Writes wait for their turn while the cache gets another policy, is flushed, and is taken away. Outcome: each of them
+/// is answered once, and what was written is there.
 ///
 /// Planted breaks that were seen red: a request that waits is forgotten when the cache goes; new ones are let in while
 /// it is emptied.

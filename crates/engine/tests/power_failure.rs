@@ -1,5 +1,6 @@
-//! Power failures of a volume that is served over NBD: the engine, its cache and its encryption as they are, on disks that lose what was not
-//! flushed. After each the volume is started again, and every sector is compared with what was promised.
+//! Power failures of a volume that is served over NBD: the engine, its cache and its encryption as they are, on disks
+//! that lose what was not flushed. After each the volume is started again, and every sector is compared with what was
+//! promised.
 //!
 //! `POWER_SEED=N` runs one seed again; `POWER_MINUTES` says how long the search of `make soak` goes on.
 
@@ -228,7 +229,8 @@ fn run_all(seeds: impl Iterator<Item = u64>) -> bool {
             );
             std::panic::resume_unwind(panic);
         }
-        // A program that looks at all mounts may have this one open for a moment: it is not waited for by the unmount, but by the join.
+        // A program that looks at all mounts may have this one open for a moment: it is not waited for by the unmount,
+        // but by the join.
         rustix::mount::unmount(directory.path(), UnmountFlags::DETACH).unwrap();
         session.join().unwrap();
     }
@@ -241,7 +243,8 @@ fn seed_from_environment() -> Option<u64> {
 
 /// Fixed seeds, and fresh ones. Outcome: every request is answered, and every sector is what was promised.
 ///
-/// Planted break that was seen red (in 27 s of fresh seeds): a range of trims that fails before its first step hands its blocks to itself.
+/// Planted break that was seen red (in 27 s of fresh seeds): a range of trims that fails before its first step hands
+/// its blocks to itself.
 #[test]
 fn what_was_promised_survives_power_failures() {
     match seed_from_environment() {

@@ -8,11 +8,10 @@ use crate::arguments::{
 use crate::config::{Defaults, load};
 use crate::control::client::Client;
 use crate::control::protocol::{CacheChange, CacheEntry, Request, Response};
+use crate::metrics::caches::{CACHE, CACHE_CLASS, CACHE_POOL, ClassInCache};
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use crate::up;
-use plimsoll_core::{ByteCount, Span};
-use plimsoll_engine::CacheStatus;
 use plimsoll_engine::cache::sizes_instead_of;
 use std::time::Duration;
 
@@ -135,93 +134,16 @@ fn status(arguments: &DaemonOutputArguments) -> Outcome {
 
 /// Pools that may fill only a part of a cache.
 fn pools(caches: &[CacheEntry]) -> Table {
-    let mut table = Table::new(&["volume", "pool", ">size", ">at most"]);
-    for CacheEntry { volume, cache, .. } in caches {
-        for pool in &cache.pools {
-            let bytes = |units: u32| ByteCount(u64::from(units) << 12).to_string();
-            table.row([volume.clone(), pool.pool.clone(), bytes(pool.units), bytes(pool.units_max)]);
-        }
-    }
-    table
+    let pools = caches.iter().flat_map(|entry| entry.cache.pools.iter().map(|pool| ([entry.volume.clone()], pool)));
+    CACHE_POOL.table_in(["volume"], pools)
 }
 
 fn whole_caches(caches: &[CacheEntry]) -> Table {
-    let mut table = Table::new(&[
-        "volume",
-        "cache",
-        "policy",
-        "semantics",
-        ">size",
-        ">used",
-        ">dirty",
-        ">at most",
-        ">free",
-        ">paced",
-        "syncer",
-        ">copied",
-        ">past it",
-        "state",
-    ]);
-    for CacheEntry { volume, cache, .. } in caches {
-        let bytes = |units: u32| ByteCount(u64::from(units) << 12).to_string();
-        let blocks = |blocks: u64| ByteCount(blocks << 12).to_string();
-        let damaged = cache.damaged_clean + cache.damaged_dirty;
-        let state = match () {
-            () if cache.has_failed => "FAILED: reads only".to_owned(),
-            () if !cache.is_working => "begins or ends".to_owned(),
-            () if damaged > 0 => format!("works, {damaged} blocks were DAMAGED, {} lost", cache.damaged_dirty),
-            () if cache.bad_units > 0 => format!("works, {} units cannot be written", cache.bad_units),
-            () => "works".to_owned(),
-        };
-        table.row([
-            volume.clone(),
-            cache.name.clone(),
-            cache.policy.clone(),
-            semantics(cache),
-            bytes(cache.units),
-            bytes(cache.used_units),
-            bytes(cache.dirty_units),
-            cache.writes.dirty_units_max.map_or("-".to_owned(), bytes),
-            bytes(cache.free_units),
-            format!("{} %", cache.paced_percent),
-            if cache.is_cleaning || cache.is_syncer_awake { "awake" } else { "asleep" }.to_owned(),
-            blocks(cache.cleaned),
-            blocks(cache.writes_around),
-            state,
-        ]);
-    }
-    table
-}
-
-/// When a write is acknowledged, and how long what is dirty may stay so.
-fn semantics(cache: &CacheStatus) -> String {
-    let time = |nanoseconds: Option<u64>, what: &str| {
-        nanoseconds.map_or(String::new(), |nanoseconds| format!(", {what} {}", Span::from_nanos(nanoseconds)))
-    };
-    let (age, idle) =
-        (time(cache.writes.dirty_age_max_ns, "dirty for"), time(cache.writes.idle_write_back_ns, "idle for"));
-    format!("{}{age}{idle}", cache.writes.semantics)
+    CACHE.table_in(["volume"], caches.iter().map(|entry| ([entry.volume.clone()], &entry.cache)))
 }
 
 fn classes(caches: &[CacheEntry]) -> Table {
-    let mut table = Table::new(&["volume", "class", ">size", ">of it", ">reads", ">hits", ">writes", ">hits"]);
-    let part = |part: u64, whole: u64| match whole {
-        0 => "-".to_owned(),
-        whole => format!("{:.1} %", part as f64 / whole as f64 * 100.0),
-    };
-    for CacheEntry { volume, cache, .. } in caches {
-        for class in &cache.classes {
-            table.row([
-                volume.clone(),
-                format!("{} {}", class.number, class.name).trim_end().to_owned(),
-                ByteCount(u64::from(class.units) << 12).to_string(),
-                part(class.units.into(), cache.units.into()),
-                class.reads.to_string(),
-                part(class.read_hits, class.reads),
-                class.writes.to_string(),
-                part(class.write_hits, class.writes),
-            ]);
-        }
-    }
-    table
+    let classes: Vec<_> = caches.iter().map(|entry| (&entry.volume, ClassInCache::of(&entry.cache))).collect();
+    let classes = classes.iter().flat_map(|(volume, of)| of.iter().map(|class| ([volume.to_string()], class)));
+    CACHE_CLASS.table_in(["volume"], classes)
 }

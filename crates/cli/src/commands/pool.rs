@@ -1,10 +1,10 @@
 //! `plimsoll pool list|add|set|remove`.
 
-use super::{allocation_cells, connect, print, print_json, unexpected};
+use super::{connect, print, print_json, unexpected};
 use crate::arguments::{DaemonArguments, DaemonOutputArguments, PoolCommand};
 use crate::control::protocol::{Change, Request, Response};
+use crate::metrics::accounts::POOL;
 use crate::outcome::{Failure, Outcome};
-use crate::table::Table;
 
 pub(super) fn run(command: &PoolCommand) -> Outcome {
     match command {
@@ -41,16 +41,5 @@ fn list(arguments: &DaemonOutputArguments) -> Outcome {
     if arguments.json {
         return print_json(&pools);
     }
-    let mut table = Table::new(&["pool", "kind", "device", ">reserve", ">limit", ">weight", ">priority"]);
-    for pool in pools {
-        let [reserve, limit, weight, priority] = allocation_cells(&pool.allocation);
-        let kind = match () {
-            () if pool.is_volume => "volume",
-            () if pool.is_session => "session",
-            () => "pool",
-        };
-        let kind = kind.to_owned();
-        table.row([pool.path, kind, pool.device, reserve, limit, weight, priority]);
-    }
-    print(table)
+    print(POOL.table(&pools))
 }

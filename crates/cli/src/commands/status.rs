@@ -4,11 +4,11 @@ use super::{connect, print, print_json, show_anew, show_as_it_is, unexpected};
 use crate::arguments::StatusArguments;
 use crate::control::doors::in_words;
 use crate::control::protocol::{DaemonStatus, LossEntry, Request, Response};
+use crate::metrics::accounts::ACCOUNT;
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
-use plimsoll_core::account::AccountKind;
-use plimsoll_core::{ByteCount, Rate, Span};
-use plimsoll_engine::{AccountStatus, EngineStatus, LatencyStatus};
+use plimsoll_core::{ByteCount, Span};
+use plimsoll_engine::{AccountStatus, EngineStatus};
 use std::time::Duration;
 
 /// How often `--watch` prints; rates are of whole seconds.
@@ -97,55 +97,15 @@ fn read_ahead_lines(device: &EngineStatus) -> String {
 }
 
 fn accounts(device: &EngineStatus) -> Table {
-    let mut table = Table::new(&[
-        "account",
-        "kind",
-        ">reserve",
-        ">limit",
-        ">runs/s",
-        ">rate",
-        ">queued",
-        ">at device",
-        ">read p50",
-        ">read p99",
-        ">write p50",
-        ">write p99",
-        ">flush p99",
-        ">failed",
-    ]);
     let mut accounts: Vec<&AccountStatus> = device.accounts.iter().skip(1).collect();
     accounts.sort_by(|a, b| a.path.cmp(&b.path));
-    for account in accounts {
-        let [reserve, limit, ..] = super::allocation_cells(&account.allocation);
-        let kind = if account.kind == AccountKind::Pool { "pool" } else { "session" };
-        let latency = |latency: &LatencyStatus, nanoseconds: u64| match latency.count {
-            0 => "-".to_owned(),
-            _ => Span::from_nanos(nanoseconds).to_string(),
-        };
-        let (read, write, flush) = (&account.read_latency, &account.write_latency, &account.flush_latency);
-        table.row([
-            account.path.clone(),
-            kind.to_owned(),
-            reserve,
-            limit,
-            format!("{:.1}", account.runs_per_second),
-            Rate::BytesPerSecond(account.bytes_per_second).to_string(),
-            account.queued.to_string(),
-            account.in_flight.to_string(),
-            latency(read, read.p50_ns),
-            latency(read, read.p99_ns),
-            latency(write, write.p50_ns),
-            latency(write, write.p99_ns),
-            latency(flush, flush.p99_ns),
-            account.failed.to_string(),
-        ]);
-    }
-    table
+    ACCOUNT.table(accounts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_engine::LatencyStatus;
 
     /// Planted break that was seen red: 0, as it was.
     /// Promise: lab-null.

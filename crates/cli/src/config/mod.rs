@@ -2,10 +2,10 @@
 //!
 //! A file is read in three steps. [`plimsoll_settings`] turns text into tables and keeps the place of every key. Each
 //! section has a file of its own here, with its keys and their descriptions, its struct, its reading (types, units,
-//! ranges, unknown keys) and the checks of sections of that kind; [`sections`] reads them one after the other. [`whole`]
-//! compares sections of different kinds: references, places on the device, paths used twice, reserves that do not fit.
-//! Each step goes on after an error, so one run finds them all; what depends on something already reported is left
-//! alone, so one mistake makes one message.
+//! ranges, unknown keys) and the checks of sections of that kind; [`sections`] reads them one after the other.
+//! [`whole`] compares sections of different kinds: references, places on the device, paths used twice, reserves that do
+//! not fit. Each step goes on after an error, so one run finds them all; what depends on something already reported is
+//! left alone, so one mistake makes one message.
 //!
 //! Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
 //!

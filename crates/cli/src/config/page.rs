@@ -1,7 +1,7 @@
 //! The tables of keys in `docs/configuration.md` are those of the source.
 //!
-//! Each section has a generated block on the page, below its own heading. Its rows are made from the descriptions of the
-//! keys, which are what reading uses. `TIDY=write cargo test -p plimsoll-cli --lib config::page` renews the blocks.
+//! Each section has a generated block on the page, below its own heading. Its rows are made from the descriptions of
+//! the keys, which are what reading uses. `TIDY=write cargo test -p plimsoll-cli --lib config::page` renews the blocks.
 
 use super::{profile, sections};
 use plimsoll_settings::key::{Described, KeyTable};

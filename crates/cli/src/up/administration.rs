@@ -145,8 +145,8 @@ impl Administration {
         self.devices.iter().map(|device| device.engine.status().map_err(Refusal::from)).collect()
     }
 
-    /// The same for readers: what an application has opened is a session to them, and its connections are sessions in it.
-    /// The engine has a pool for it, because it has members.
+    /// The same for readers: what an application has opened is a session to them, and its connections are sessions in
+    /// it. The engine has a pool for it, because it has members.
     fn shown_engines(&self) -> Result<Vec<EngineStatus>, Refusal> {
         let mut engines = self.engines()?;
         let accounts = engines.iter_mut().flat_map(|engine| &mut engine.accounts);

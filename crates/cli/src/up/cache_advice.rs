@@ -8,8 +8,8 @@ use plimsoll_engine::cache::{CacheError, CacheNote};
 use plimsoll_engine::notes::Notes;
 use std::io::{self, ErrorKind};
 
-/// What is noted of a volume's cache. If it may, it first finishes what a daemon that was killed had begun: a cache with everything on the slow
-/// device was about to leave, and it has no note any more.
+/// What is noted of a volume's cache. If it may, it first finishes what a daemon that was killed had begun: a cache
+/// with everything on the slow device was about to leave, and it has no note any more.
 pub(super) fn noted(
     configuration: &Configuration,
     volume: &backend::Volume,

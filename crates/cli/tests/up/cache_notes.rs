@@ -227,8 +227,9 @@ fn a_note_of_another_volume_or_one_that_cannot_be_read_is_no_reason_to_serve_wit
     refused(&format!("cannot tell whether it has one: {} is no note of a cache: ", note.display()));
 }
 
-/// The file of a volume is copied with its attributes, or moved to another file system, while its cache has what is newest. Outcome: the copy
-/// is not served without a word; once the administrator says so, it is served as it is, and the cache of the original stays.
+/// The file of a volume is copied with its attributes, or moved to another file system, while its cache has what is
+/// newest. Outcome: the copy is not served without a word; once the administrator says so, it is served as it is, and
+/// the cache of the original stays.
 ///
 /// Red with the code before: the copy was served.
 #[test]
@@ -262,8 +263,8 @@ fn a_copy_of_a_file_with_a_cache_is_not_served_as_if_it_were_whole() {
     daemon.stop();
 }
 
-/// The configuration names another file than the one that the cache is in. Outcome: the refusal names that one, and no command that would lose
-/// what is in it but `forget`.
+/// The configuration names another file than the one that the cache is in. Outcome: the refusal names that one, and no
+/// command that would lose what is in it but `forget`.
 ///
 /// Red with the code before: the refusal recommended `cache make --replace`.
 #[test]
@@ -282,9 +283,9 @@ fn a_mistyped_path_of_a_cache_is_answered_with_the_right_one() {
     daemon.stop();
 }
 
-/// The daemon is killed at each step of `cache resize` and `cache detach` in turn: some time after the note says that the cache leaves. Outcome:
-/// the next start serves the volume, with all that was written; a volume whose cache was on its way out needs one edit of the configuration
-/// and no other command.
+/// The daemon is killed at each step of `cache resize` and `cache detach` in turn: some time after the note says that
+/// the cache leaves. Outcome: the next start serves the volume, with all that was written; a volume whose cache was on
+/// its way out needs one edit of the configuration and no other command.
 ///
 /// Red before it was noted that a cache leaves: "there is no cache on the device".
 #[test]

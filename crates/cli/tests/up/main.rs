@@ -19,6 +19,7 @@ mod lease;
 mod levels;
 mod load;
 mod manners;
+mod metrics;
 mod mount;
 mod nbd;
 mod nbd_client;

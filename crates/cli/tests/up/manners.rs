@@ -77,7 +77,8 @@ fn a_hang_up_has_the_configuration_read_again_and_never_ends_the_daemon() {
     assert!(log.contains("read again; changed: pool.p.limit\n"), "{log}");
 }
 
-/// A pool leaves the file and comes back with another limit; the daemon has had it all along. Outcome: the limit is taken.
+/// A pool leaves the file and comes back with another limit; the daemon has had it all along. Outcome: the limit is
+/// taken.
 ///
 /// Red with the code before: "not reloaded: there is a pool "q" already", at each SIGHUP.
 #[test]

@@ -45,7 +45,7 @@ fn why_not() -> Option<&'static str> {
 fn run(program: &str, arguments: &[&str]) -> String {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let output = Command::new(program).args(arguments).env("PATH", path).output().unwrap();
-    let printed = text(&output.stdout) + &text(&output.stderr);
+    let printed = text(&output.stdout) + text(&output.stderr).as_str();
     assert!(output.status.success(), "{program} {arguments:?}: {printed}");
     printed
 }

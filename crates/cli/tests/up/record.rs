@@ -125,7 +125,7 @@ fn a_daemon_that_ends_leaves_a_whole_file_and_one_that_is_killed_too() {
         daemon.signal(signal);
         daemon.wait();
         let output = child.wait_with_output().unwrap();
-        let all = text(&output.stdout) + &text(&output.stderr);
+        let all = text(&output.stdout) + text(&output.stderr).as_str();
         assert_eq!(output.status.code(), Some(code), "{all}");
         assert!(all.contains(said), "{all}");
         let records = read(&site.path("trace"), Format::Fio3);

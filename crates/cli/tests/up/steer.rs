@@ -92,8 +92,8 @@ impl Rig {
         fs::create_dir(self.group(name)).unwrap();
     }
 
-    /// Processes in the group read the disk, again and again. There are several, since one waits for each of its reads: alone it may be far from
-    /// what its weight brings on a busy machine, and then it does not ask for its share.
+    /// Processes in the group read the disk, again and again. There are several, since one waits for each of its reads:
+    /// alone it may be far from what its weight brings on a busy machine, and then it does not ask for its share.
     fn start_reading(&self, name: &str) {
         let script = format!(
             "echo $$ > {}/cgroup.procs; for _ in {}; do while :; do dd if={} of=/dev/null bs=64k iflag=direct status=none; done & done; wait",
@@ -125,9 +125,9 @@ impl Rig {
         fs::write(self.group(name).join(kind.files[self.version]), text).unwrap();
     }
 
-    /// Waits until a may read four times as much as b, and answers with what a may. What the kernel's throttle lets through beyond a cap is owed,
-    /// and the next cap is lower for it: on a busy machine ratios differ by some per cent in each second. How exact they are over ten
-    /// seconds is for the steward's own tests.
+    /// Waits until a may read four times as much as b, and answers with what a may. What the kernel's throttle lets
+    /// through beyond a cap is owed, and the next cap is lower for it: on a busy machine ratios differ by some per cent
+    /// in each second. How exact they are over ten seconds is for the steward's own tests.
     fn wait_for_shares(&self) -> u64 {
         let mut seen = Vec::new();
         let is_so = comes(|| {

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 const PATIENCE_LOOKS: u32 = 20_000;
 
-fn site() -> Option<Site> {
+pub fn site() -> Option<Site> {
     if let Some(why) = why_no_mounts() {
         println!("not run: {why}");
         return None;
@@ -60,7 +60,7 @@ pub fn watch_lease(site: &Site) -> LeaseWatch {
 }
 
 /// Starts the daemon, unless this kernel does not let us see causes.
-fn up(site: &Site) -> Option<crate::support::Daemon<'_>> {
+pub fn up(site: &Site) -> Option<crate::support::Daemon<'_>> {
     if cfg!(not(feature = "bpf")) {
         println!("not run: built without BPF");
         return None;

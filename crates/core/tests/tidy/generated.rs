@@ -6,9 +6,9 @@
 //! <!-- end -->
 //! ```
 //!
-//! [`SOURCES`] has the function that makes each block. `TIDY=write cargo test -p plimsoll-core --test tidy generated`
-//! writes what the functions make into the pages. Where the source is a value of another crate, a test of that crate
-//! compares ([`ELSEWHERE`]).
+//! [`SOURCES`] and `metrics` have the function that makes each block. `TIDY=write cargo test -p plimsoll-core --test
+//! tidy generated` writes what the functions make into the pages. Where the source is a value of another crate, a test
+//! of that crate compares ([`ELSEWHERE`]).
 
 use super::figures::table;
 use super::literals::{entries, value};
@@ -19,13 +19,18 @@ const START: &str = "<!-- generated: ";
 const END: &str = "<!-- end -->";
 const FIGURES: &str = "docs/figures.md";
 
-struct Source {
-    page: &'static str,
-    name: &'static str,
-    make: fn(&[Text]) -> String,
+/// A generated block.
+#[derive(Clone, Copy)]
+pub struct Source {
+    /// The page.
+    pub page: &'static str,
+    /// The block's name.
+    pub name: &'static str,
+    /// Makes the block out of the repository's files.
+    pub make: fn(&[Text]) -> String,
 }
 
-/// Every generated block.
+/// Every generated block, besides those of [`metrics`](super::metrics).
 const SOURCES: &[Source] = &[
     Source { page: "docs/schedulers/README.md", name: "schedulers/rules", make: rules },
     Source { page: FIGURES, name: "figures/split", make: |texts| table(texts, "split") },
@@ -104,7 +109,8 @@ fn complaints(texts: &[Text], sources: &[Source], is_writing: bool) -> Vec<Strin
 #[test]
 fn generated_blocks_equal_their_sources() {
     let is_writing = env::var_os("TIDY").is_some_and(|what| what == "write");
-    let complaints = complaints(house(), SOURCES, is_writing);
+    let sources = [SOURCES, super::metrics::SOURCES].concat();
+    let complaints = complaints(house(), &sources, is_writing);
     assert!(complaints.is_empty(), "{}\nTIDY=write renews them", complaints.join("\n"));
 }
 

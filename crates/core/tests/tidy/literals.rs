@@ -4,6 +4,9 @@ use syn::visit::{self, Visit};
 use syn::{Expr, Lit};
 
 /// One entry of a registry: its literals by field; those of a tuple, or of an entry that is one literal, by number.
+///
+/// Of a call, `call` is the function's name, and its arguments are there by number, as far as they are literals or
+/// paths. A method behind it has its first argument under the method's name.
 pub type Entry = Vec<(String, String)>;
 
 /// The value of `field` in `entry`.
@@ -35,7 +38,7 @@ impl Finder<'_> {
             value = &reference.expr;
         }
         match value {
-            Expr::Array(array) => self.entries.extend(array.elems.iter().map(entry)),
+            Expr::Array(array) => self.entries.extend(array.elems.iter().map(row)),
             value => self.entries.push(entry(value)),
         }
     }
@@ -53,6 +56,33 @@ impl<'a> Visit<'a> for Finder<'_> {
 
     fn visit_impl_item_const(&mut self, item: &'a syn::ImplItemConst) {
         self.read(&item.ident, &item.expr);
+    }
+}
+
+/// An entry, which may be a call with methods behind it.
+fn row(value: &Expr) -> Entry {
+    match value {
+        Expr::MethodCall(method) => {
+            let mut row = row(&method.receiver);
+            row.extend(method.args.first().and_then(word).map(|word| (method.method.to_string(), word)));
+            row
+        }
+        Expr::Call(call) => {
+            let name = word(&call.func).map(|name| ("call".to_owned(), name));
+            let arguments = call.args.iter().enumerate();
+            name.into_iter()
+                .chain(arguments.filter_map(|(index, argument)| Some((index.to_string(), word(argument)?))))
+                .collect()
+        }
+        value => entry(value),
+    }
+}
+
+/// A literal, or the last word of a path.
+fn word(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Path(path) => Some(path.path.segments.last()?.ident.to_string()),
+        value => literal(value),
     }
 }
 
@@ -95,6 +125,7 @@ fn entries_are_read_from_structs_tuples_and_plain_literals() {
         impl S { pub const B: [(&str, Rules); 2] = [("y", Rules::One), ("z", Rules::Two)]; }
         const C: &[&str] = &["v", "w"];
         const D: Info = Info { name: "u" };
+        const F: &[Row] = &[gauge::<S>("t", Unit::Bytes, |x| x.y).with("s", 1), "r"];
     "#;
     let names =
         |name, field| entries(source, name).iter().map(|entry| value(entry, field).to_owned()).collect::<Vec<_>>();
@@ -103,5 +134,8 @@ fn entries_are_read_from_structs_tuples_and_plain_literals() {
     assert_eq!(names("B", "0"), ["y", "z"]);
     assert_eq!(names("C", "0"), ["v", "w"]);
     assert_eq!(names("D", "name"), ["u"]);
+    let calls: Vec<String> = entries(source, "F").iter().map(|entry| format!("{entry:?}")).collect();
+    let expected = r#"[("call", "gauge"), ("0", "t"), ("1", "Bytes"), ("with", "s")]"#;
+    assert_eq!(calls, [expected, r#"[("0", "r")]"#]);
     assert!(entries(source, "E").is_empty());
 }

@@ -59,8 +59,8 @@ pub(crate) enum FileStep {
 }
 
 impl FileStep {
-    /// Whether what was written before may be lost where it failed: it was to be made durable, too. That there is no room for a forced write
-    /// says nothing of others.
+    /// Whether what was written before may be lost where it failed: it was to be made durable, too. That there is no
+    /// room for a forced write says nothing of others.
     pub(crate) fn leaves_doubt(self, errno: Errno) -> bool {
         match self {
             FileStep::Sync => true,
@@ -353,7 +353,8 @@ mod tests {
         Arc::new(SectorCipher::of_key_file(&path).unwrap())
     }
 
-    /// Planted break: what is left of a short write is not encrypted anew, so that it is written from where the first part was.
+    /// Planted break: what is left of a short write is not encrypted anew, so that it is written from where the first
+    /// part was.
     #[test]
     fn what_is_written_encrypted_is_encrypted_first_and_what_is_read_is_decrypted_at_last() {
         let mut file = FileBackend { cipher: Some(cipher()), ..backend() };

@@ -5,8 +5,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
 use std::ptr::NonNull;
 
-/// Ranges of this size or more are zeroed by giving their pages back, bytes: below, writing zeroes is quicker. Pages that
-/// are locked go too (`MADV_DONTNEED_LOCKED`): a process that serves file systems locks its memory.
+/// Ranges of this size or more are zeroed by giving their pages back, bytes: below, writing zeroes is quicker. Pages
+/// that are locked go too (`MADV_DONTNEED_LOCKED`): a process that serves file systems locks its memory.
 const UNMAP_BYTES_MIN: usize = 64 * 1024;
 /// Bytes of a page.
 const PAGE_BYTES: usize = 4096;
@@ -42,7 +42,8 @@ impl MemoryBackend {
 
     /// Takes all memory now, so that no first write to a page waits for one.
     pub(crate) fn populate(&mut self) {
-        // SAFETY: the range is the backend's mapping, and its content stays. A refusal only means that first writes wait.
+        // SAFETY: the range is the backend's mapping, and its content stays. A refusal only means that first writes
+        // wait.
         let _ = unsafe { madvise(self.base.as_ptr().cast(), self.size, Advice::LinuxPopulateWrite) };
     }
 
@@ -85,8 +86,8 @@ impl MemoryBackend {
         let length = length as usize;
         let head = start.align_offset(PAGE_BYTES).min(length);
         let pages = (length - head) / PAGE_BYTES * PAGE_BYTES;
-        // SAFETY: all of it lies inside the range that `at` checked; private anonymous pages that were given back read as
-        // zeroes, and if the kernel refuses, they are written.
+        // SAFETY: all of it lies inside the range that `at` checked; private anonymous pages that were given back read
+        // as zeroes, and if the kernel refuses, they are written.
         unsafe {
             let middle = start.add(head);
             if pages >= UNMAP_BYTES_MIN && madvise(middle.cast(), pages, Advice::LinuxDontneedLocked).is_ok() {

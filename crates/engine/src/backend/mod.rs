@@ -249,8 +249,8 @@ impl Volume {
         Ok(Volume { config, info, backend })
     }
 
-    /// Takes the memory of a volume in memory now. Otherwise pages come with their first write, which on a virtual machine
-    /// may wait for the host and then, on an emulated device, comes late.
+    /// Takes the memory of a volume in memory now. Otherwise pages come with their first write, which on a virtual
+    /// machine may wait for the host and then, on an emulated device, comes late.
     pub fn populate(&mut self) {
         if let Backend::Memory(memory) = &mut self.backend {
             memory.populate();

@@ -150,7 +150,8 @@ impl CacheDevice {
         }
     }
 
-    /// The first byte that is not zero behind the last whole block: a file may be of any length, also shorter than a block.
+    /// The first byte that is not zero behind the last whole block: a file may be of any length, also shorter than a
+    /// block.
     fn first_byte_of_tail(&self) -> io::Result<Option<u64>> {
         let begin = self.blocks() * BLOCK_BYTES as u64;
         if self.bytes == begin {

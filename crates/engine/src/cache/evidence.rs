@@ -22,7 +22,8 @@ use crate::notes::Notes;
 use plimsoll_cache::store::{Blocks, Identity, OpenError, Report, Superblock, open, probe};
 use std::io;
 
-/// A device of which everything is read and to which nothing is written: what an open would do is seen without doing it.
+/// A device of which everything is read and to which nothing is written: what an open would do is seen without doing
+/// it.
 struct Untouched<'d>(&'d mut CacheDevice);
 
 impl Blocks for Untouched<'_> {
@@ -50,7 +51,8 @@ struct Names<'n> {
 }
 
 impl Names<'_> {
-    /// Refuses a cache that was given up, that is another one than the volume has, or older. Answers whether a note names it.
+    /// Refuses a cache that was given up, that is another one than the volume has, or older. Answers whether a note
+    /// names it.
     fn check_notes(&self, superblock: &Superblock, notes: &Notes) -> Result<bool, CacheError> {
         let Names { settings, volume } = *self;
         let (cache, path, name) = (settings.name.clone(), settings.path.clone(), volume.name.clone());
@@ -106,7 +108,8 @@ impl Names<'_> {
     }
 }
 
-/// Refuses a cache that was given up, that is another one than the volume has, or older. Answers whether a note names it.
+/// Refuses a cache that was given up, that is another one than the volume has, or older. Answers whether a note names
+/// it.
 pub(super) fn is_named(
     settings: &CacheSettings,
     volume: &VolumeConfig,
@@ -152,7 +155,8 @@ pub(super) fn check(
 /// durably; the cache is not changed. Answers what an open would find.
 ///
 /// # Errors
-/// There is none, it is of another store, it was given up, or it is noted that the volume has another one, or a newer version of it.
+/// There is none, it is of another store, it was given up, or it is noted that the volume has another one, or a newer
+/// version of it.
 pub fn adopt(settings: &CacheSettings, volume: &Volume) -> Result<Report, CacheError> {
     let (config, bytes) = (volume.config(), volume.info().size_bytes);
     refuse_encrypted(config)?;

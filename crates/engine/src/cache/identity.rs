@@ -3,12 +3,13 @@
 //! A regular file is known by its inode and the time at which that was made. A copy of the file, or an older one that
 //! was put back, is another. A block device is known by the first of these that there is:
 //!
-//! 1. what its disk says of itself (`/sys`): WWID, the UUID of a device mapper or RAID, serial number, a loop device's file; and, of a partition,
-//!    its number. `/dev/disk/by-id` is made from the same;
+//! 1. what its disk says of itself (`/sys`): WWID, the UUID of a device mapper or RAID, serial number, a loop device's
+//!    file; and, of a partition, its number. `/dev/disk/by-id` is made from the same;
 //! 2. of a partition, its UUID in the disk's partition table (PARTUUID);
-//! 3. its path, which is another disk's after the next boot, perhaps. So what it *holds* is noted, too ([`content_of`]): the UUID of a file
-//!    system or a table of partitions that is on it. That alone names nothing, since a new file system has a new one; but where it has become
-//!    another one while no daemon served the volume, it may be another disk.
+//! 3. its path, which is another disk's after the next boot, perhaps. So what it *holds* is noted, too
+//!    ([`content_of`]): the UUID of a file system or a table of partitions that is on it. That alone names nothing,
+//!    since a new file system has a new one; but where it has become another one while no daemon served the volume, it
+//!    may be another disk.
 
 use crate::backend::{Backing, VolumeConfig};
 use md5::{Digest, Md5};
@@ -56,7 +57,8 @@ pub(crate) fn store_of_loop(path: &Path) -> [u8; 16] {
     Md5::digest(words).into()
 }
 
-/// What a block device says of itself in its directory in `/sys`. Devices without a serial number have an empty one, which names none.
+/// What a block device says of itself in its directory in `/sys`. Devices without a serial number have an empty one,
+/// which names none.
 fn name_of(disk: &Path) -> Option<String> {
     let said = |name: &str| {
         let text = std::fs::read_to_string(disk.join(name)).ok()?;
@@ -131,7 +133,8 @@ fn uuid(bytes: &[u8]) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// By what its content names itself, where bytes of `head`, the first 128 KiB, say so: the UUID of a file system, or of a table of partitions.
+/// By what its content names itself, where bytes of `head`, the first 128 KiB, say so: the UUID of a file system, or of
+/// a table of partitions.
 fn content_in(head: &[u8]) -> Option<String> {
     let has = |at: usize, mark: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(mark));
     let named = |kind: &str, at: usize| Some(format!("{kind} {}", uuid(head.get(at..at + 16)?)));

@@ -45,7 +45,8 @@ pub const CACHE_BYTES_MIN: u64 = 128 << 10;
 /// The largest one.
 pub const CACHE_BYTES_MAX: u64 = plimsoll_cache::store::layout::BYTES_MAX;
 
-/// The sizes that a cache can have, in words, if `bytes` is none of them: configurations and commands refuse it by this.
+/// The sizes that a cache can have, in words, if `bytes` is none of them: configurations and commands refuse it by
+/// this.
 pub fn sizes_instead_of(bytes: u64) -> Option<String> {
     let is_allowed = (CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&bytes);
     (!is_allowed).then(|| format!("{} to {}", ByteCount(CACHE_BYTES_MIN), ByteCount(CACHE_BYTES_MAX)))
@@ -97,7 +98,8 @@ pub struct CacheSettings {
     pub semantics: Semantics,
     /// How much may be dirty at once; `None`: everything.
     pub dirty_max: Option<DirtyMax>,
-    /// How long something may be dirty, while the slow device takes in half of that what is asked of it; `None`: for ever.
+    /// How long something may be dirty, while the slow device takes in half of that what is asked of it; `None`: for
+    /// ever.
     pub dirty_age: Option<Span>,
     /// After how long without a request everything is written back; `None`: never.
     pub idle_write_back: Option<Span>,
@@ -312,8 +314,8 @@ fn make_anew(
 }
 
 impl FoundCache {
-    /// Finds the cache of `volume`, and makes it if the volume is in memory. A daemon may have been killed while it gave the cache another
-    /// size: then the cache is made with that size.
+    /// Finds the cache of `volume`, and makes it if the volume is in memory. A daemon may have been killed while it
+    /// gave the cache another size: then the cache is made with that size.
     ///
     /// # Errors
     /// There is none, it is of another store, or it is damaged; and as for [`make`].
@@ -401,7 +403,8 @@ impl FoundCache {
     }
 }
 
-/// Bytes of the cache that a daemon was about to make when it ended, after it had given up the one before. `None` also where that one is still there.
+/// Bytes of the cache that a daemon was about to make when it ended, after it had given up the one before. `None` also
+/// where that one is still there.
 fn unfinished_resize(
     device: &mut CacheDevice,
     settings: &CacheSettings,
@@ -427,8 +430,8 @@ fn warn_of_path(volume: &VolumeConfig) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives up the cache of this superblock, which no engine has at work: none is found on its device from now on. May be done again if it
-/// failed half-way.
+/// Gives up the cache of this superblock, which no engine has at work: none is found on its device from now on. May be
+/// done again if it failed half-way.
 ///
 /// # Errors
 /// The device's.

@@ -6,8 +6,9 @@
 //! and removed when the cache was given up with everything in it on the slow device. A volume that has a note is served
 //! with that cache or not at all.
 //!
-//! **A cache that leaves.** A detach gives the cache up on its device and removes the note, and a daemon may be killed between the two. So the
-//! note says first that everything is on the slow device ([`Leaving`]). The next start then finishes what was begun.
+//! **A cache that leaves.** A detach gives the cache up on its device and removes the note, and a daemon may be killed
+//! between the two. So the note says first that everything is on the slow device ([`Leaving`]). The next start then
+//! finishes what was begun.
 
 use crate::notes::Note;
 use plimsoll_cache::store::Superblock;
@@ -17,7 +18,8 @@ use std::path::{Path, PathBuf};
 /// Version of a note's format. Version 1 had neither starts nor generation.
 const VERSION: u32 = 2;
 
-/// Why a cache is given up. All of its data is on the slow device, and nothing of the volume is written before the cache is gone.
+/// Why a cache is given up. All of its data is on the slow device, and nothing of the volume is written before the
+/// cache is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Leaving {

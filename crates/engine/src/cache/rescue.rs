@@ -41,7 +41,8 @@ impl Blocks for FastDevice {
 /// it is, and the note of it, too.
 ///
 /// # Errors
-/// There is no cache of this volume, it cannot be opened or is damaged, another process has it, or the slow device cannot be written.
+/// There is no cache of this volume, it cannot be opened or is damaged, another process has it, or the slow device
+/// cannot be written.
 pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, CacheError> {
     refuse_encrypted(volume.config())?;
     let (cache, path) = (&settings.name, &settings.path);

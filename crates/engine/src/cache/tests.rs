@@ -79,7 +79,8 @@ fn an_empty_file_becomes_a_cache() {
     FoundCache::find_or_make(settings, &config, 1 << 20, false).unwrap();
 }
 
-/// A file at the cache's path is no whole number of blocks, and its bytes are behind the last whole one. Outcome: it is refused and stays.
+/// A file at the cache's path is no whole number of blocks, and its bytes are behind the last whole one. Outcome: it is
+/// refused and stays.
 ///
 /// Planted break that was seen red: what is behind the last whole block is not read.
 #[test]
@@ -105,10 +106,11 @@ fn put_superblocks(settings: &CacheSettings, block: &[u8; BLOCK_BYTES]) {
     std::fs::write(&settings.path, bytes).unwrap();
 }
 
-/// A cache that is forgotten is given up on its device; if it is not there, or if that is not known, this is said. In any case it is noted that
-/// it was given up.
+/// A cache that is forgotten is given up on its device; if it is not there, or if that is not known, this is said. In
+/// any case it is noted that it was given up.
 ///
-/// What was said before of an empty device at its path, that the cache is given up there, hid that it was elsewhere and might come back.
+/// What was said before of an empty device at its path, that the cache is given up there, hid that it was elsewhere and
+/// might come back.
 ///
 /// Planted break that was seen red: what cannot be read is not that cache.
 /// Promise: notes-given-up, notes-required-cache.
@@ -182,8 +184,8 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// A start gives up a page of the map, and then fails, since it cannot note that there is a cache. Outcome: the log says what is lost, for the
-/// next start finds nothing amiss.
+/// A start gives up a page of the map, and then fails, since it cannot note that there is a cache. Outcome: the log
+/// says what is lost, for the next start finds nothing amiss.
 ///
 /// Planted break that was seen red: only the code that is handed the cache says what was lost.
 /// Promise: notes-lost-cache.

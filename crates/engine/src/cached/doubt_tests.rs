@@ -28,7 +28,8 @@ fn cache(directory: &std::path::Path) -> VolumeCache {
     )
 }
 
-/// Asks, does all that the cache wants, and gives the answer. A write is of a part of a block, and so goes past the cache.
+/// Asks, does all that the cache wants, and gives the answer. A write is of a part of a block, and so goes past the
+/// cache.
 fn ask(
     cache: &mut VolumeCache,
     session: AccountId,
@@ -56,8 +57,8 @@ fn ask(
     cache.requests.remove(index).expect("it is there").error
 }
 
-/// The slow device cannot be flushed once while something that went past the cache is not durable. Outcome: each session's next flush
-/// fails, and no other request.
+/// The slow device cannot be flushed once while something that went past the cache is not durable. Outcome: each
+/// session's next flush fails, and no other request.
 ///
 /// Planted breaks that were seen red: only the session that flushed is told; a write is told; a session that is gone
 /// has been told; the flush that failed has not.

@@ -5,9 +5,10 @@
 //! them each time would cost too much, so only the first request of a line is asked for. **Why two a session.** A write
 //! may have to wait for its turn, and a read never does. A read must not stand behind a write.
 //!
-//! **The rule.** The line comes next that has come least far. What a line gets moves it on, by what a block [costs](super::shares) its
-//! session. A line in which no request stood begins at the least of the lines that wait for the same (start-time fair queueing, Goyal, Vin
-//! and Cheng, SIGCOMM 1996). So sessions that have to wait are served as their weights say.
+//! **The rule.** The line comes next that has come least far. What a line gets moves it on, by what a block
+//! [costs](super::shares) its session. A line in which no request stood begins at the least of the lines that wait for
+//! the same (start-time fair queueing, Goyal, Vin and Cheng, SIGCOMM 1996). So sessions that have to wait are served as
+//! their weights say.
 //!
 //! **The complication.** Lines wait for two different things. Each request needs a *place*. A change may need a *turn*
 //! besides: a unit, or the journal. Hits go on at the fast device's speed while turns come at the slow one's. With one
@@ -60,8 +61,8 @@ pub(super) struct Got {
     pub blocks: u32,
     /// Those of them that took a unit.
     pub units: u32,
-    /// Whether the last request that the cache was asked for takes turns: it took a unit, or has to wait for its turn. `None`
-    /// if the cache was not asked, because there was no place.
+    /// Whether the last request that the cache was asked for takes turns: it took a unit, or has to wait for its turn.
+    /// `None` if the cache was not asked, because there was no place.
     pub takes_turns: Option<bool>,
 }
 
@@ -142,7 +143,8 @@ impl Waiting {
         self.count -= 1;
     }
 
-    /// A line got something, each block at this cost. On the clock of turns it pays for units, and for one at the least.
+    /// A line got something, each block at this cost. On the clock of turns it pays for units, and for one at the
+    /// least.
     pub fn charge(&mut self, line: u32, got: Got, cost: u64) {
         let entry = &mut self.lines[line as usize];
         let paid = match entry.awaited {
@@ -254,10 +256,11 @@ mod tests {
     /// Requests from this number on write a new block; all others are hits.
     const NEW: u32 = 1000;
 
-    /// Two writers of new blocks always have more, and one of them pays a quarter of what the other pays. Every other look finds no place.
-    /// Outcome: that one has four of five units.
+    /// Two writers of new blocks always have more, and one of them pays a quarter of what the other pays. Every other
+    /// look finds no place. Outcome: that one has four of five units.
     ///
-    /// Planted break that was seen red: a line that finds no place waits for a place only (the other one has every unit).
+    /// Planted break that was seen red: a line that finds no place waits for a place only (the other one has every
+    /// unit).
     #[test]
     fn a_line_that_finds_no_place_keeps_its_turn() {
         let (light, heavy) = (AccountId(0), AccountId(1));
@@ -309,11 +312,12 @@ mod tests {
         waiting.looked_at(round);
     }
 
-    /// A stream of hits, a writer of new blocks that always has more, and one that has one at a time. Outcome: from when both write on, each
-    /// has half of the units, however many hits there are, and though the second had many hits itself.
+    /// A stream of hits, a writer of new blocks that always has more, and one that has one at a time. Outcome: from
+    /// when both write on, each has half of the units, however many hits there are, and though the second had many hits
+    /// itself.
     ///
-    /// Planted breaks that were seen red: one clock for both, and that with a line that begins at the furthest of those that got something.
-    /// Promise: cache-one-at-a-time.
+    /// Planted breaks that were seen red: one clock for both, and that with a line that begins at the furthest of those
+    /// that got something. Promise: cache-one-at-a-time.
     #[test]
     fn hits_take_no_turn_from_a_line_that_waits_for_one() {
         let (hits, deep, single) = (AccountId(0), AccountId(1), AccountId(2));
@@ -338,8 +342,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes: as long as two lines wait for turns, what each got, by its cost, is the same but for what one look gives. The oracle
-        /// adds up what they got since both began to wait.
+        /// Whatever comes: as long as two lines wait for turns, what each got, by its cost, is the same but for what
+        /// one look gives. The oracle adds up what they got since both began to wait.
         ///
         /// Planted break that was seen red: a line begins at the furthest of those that got something.
         /// Promise: cache-one-at-a-time.

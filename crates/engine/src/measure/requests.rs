@@ -1,4 +1,5 @@
-//! Requests to a file or disk when the caller wants them, many outstanding: what a load needs that does not wait for answers.
+//! Requests to a file or disk when the caller wants them, many outstanding: what a load needs that does not wait for
+//! answers.
 
 use super::{ALIGNMENT_BYTES, MeasureError, Page, Target, system};
 use crate::ring::{Completed, Owner, Ring};
@@ -21,7 +22,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// `slots` requests at the most at once, of `bytes_max` bytes at the most, which have `content` until they read something else.
+    /// `slots` requests at the most at once, of `bytes_max` bytes at the most, which have `content` until they read
+    /// something else.
     ///
     /// # Errors
     /// There is no io_uring.
@@ -59,7 +61,8 @@ impl Requests {
         unsafe { self.ring.push(entry, Owner::Piece(slot)) };
     }
 
-    /// Sends what was submitted, and waits at most so long for something to be done; tells the slots that are free again.
+    /// Sends what was submitted, and waits at most so long for something to be done; tells the slots that are free
+    /// again.
     ///
     /// # Errors
     /// What the system says of a request.

@@ -154,8 +154,8 @@ fn a_request_takes_as_long_as_the_disk_had_it_whenever_the_scheduler_lets_it_go(
     assert_eq!((world.observed.of(world.session), world.metered()), (0, (0, 0, 131_072)));
 }
 
-/// A driver that is busy gives a request back, and the kernel issues it once more. Broken on purpose and seen red, as it was: it counts as another one, and the one
-/// before as done.
+/// A driver that is busy gives a request back, and the kernel issues it once more. Broken on purpose and seen red, as
+/// it was: it counts as another one, and the one before as done.
 #[test]
 fn a_request_that_the_driver_gave_back_is_issued_again_and_counts_once() {
     let mut world = World::new();

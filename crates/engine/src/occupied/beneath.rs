@@ -1,4 +1,5 @@
-//! What lies beneath a block device: the file of a loop device, the disk of a partition, the members of a mapped device.
+//! What lies beneath a block device: the file of a loop device, the disk of a partition, the members of a mapped
+//! device.
 //!
 //! ```text
 //!   /dev/loop1p2  ->  /dev/loop1, from the partition's first byte  ->  /srv/a.img, from there and the loop device's offset

@@ -1,5 +1,5 @@
-//! Locks on ranges of a file that belong to the open file, the only unsafe code of this folder. See fcntl_locking(2), "Open file description
-//! locks".
+//! Locks on ranges of a file that belong to the open file, the only unsafe code of this folder. See fcntl_locking(2),
+//! "Open file description locks".
 //!
 //! A lock of flock(2) is on a whole file. Two loop devices may lie on two parts of one file, so their parts are locked.
 

@@ -24,7 +24,8 @@
 //! that reads many short stretches would have a chunk fetched in vain for each. So the reads that make a stream become
 //! twice as many with each stream that was of no use.
 //!
-//! A read costs O(streams + slots): at most 24 places and 64 slots, in memory that was taken when the session was opened.
+//! A read costs O(streams + slots): at most 24 places and 64 slots, in memory that was taken when the session was
+//! opened.
 
 mod changes;
 #[cfg(test)]

@@ -54,7 +54,8 @@ impl Slot {
 pub(crate) enum Found {
     /// Not all of it: it is read as if nothing were read ahead.
     Alone,
-    /// All of it is in slots, or on its way there once this fetch, if there is one, has begun. [`Reader::hand_out`] says where.
+    /// All of it is in slots, or on its way there once this fetch, if there is one, has begun. [`Reader::hand_out`]
+    /// says where.
     Here(Option<Fetch>),
 }
 
@@ -128,7 +129,8 @@ impl Reader {
         &self.figures
     }
 
-    /// The client reads `length` bytes, inside of the volume. A read of a chunk or more is large already: it makes no stream.
+    /// The client reads `length` bytes, inside of the volume. A read of a chunk or more is large already: it makes no
+    /// stream.
     pub(crate) fn read(&mut self, now: Time, offset: u64, length: u32) -> Found {
         let end = offset + u64::from(length);
         let belongs = match length < self.chunk_bytes {

@@ -22,8 +22,8 @@ const READS_MIN_MAX: u32 = READS_MIN << 6;
 /// A stream that is not read for so long is idle: what was fetched for it may go. Ours: longer than a program thinks,
 /// shorter than a user waits for one.
 const IDLE_AFTER: Span = Span::from_secs(10);
-/// A stream is idle, too, if its session has read so many times since. Ours: eight streams in turns are read far more often, and of
-/// files that are read one after another all but the last few are.
+/// A stream is idle, too, if its session has read so many times since. Ours: eight streams in turns are read far more
+/// often, and of files that are read one after another all but the last few are.
 const IDLE_AFTER_READS: u64 = 1024;
 /// Reads that may lie between a run's end and what goes on with it.
 const REACH_READS: u64 = 8;

@@ -226,7 +226,8 @@ impl Filesystem for Disks {
         }
     }
 
-    /// Not known: a process that ends in the middle of a run closes the files of its own file system, and would wait for itself.
+    /// Not known: a process that ends in the middle of a run closes the files of its own file system, and would wait
+    /// for itself.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.error(Answer::ENOSYS);
     }

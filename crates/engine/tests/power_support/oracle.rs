@@ -1,4 +1,5 @@
-//! What each sector of a volume may hold: the slow and obvious record of everything that was written, and what was promised of it.
+//! What each sector of a volume may hold: the slow and obvious record of everything that was written, and what was
+//! promised of it.
 //!
 //! A write is *before* another one if it was answered before the other one was sent. Writes that overlap in time and
 //! place may take effect in either order. A sector may hold any write that is not before one that must have survived.
@@ -107,7 +108,8 @@ impl Oracle {
         answered.for_each(|write| write.must_survive = true);
     }
 
-    /// Forgets of each sector what it can hold no more. Not while a read is under way: it may bring what was there when it was sent.
+    /// Forgets of each sector what it can hold no more. Not while a read is under way: it may bring what was there when
+    /// it was sent.
     pub fn forget(&mut self) {
         let writes = &self.writes;
         for of_sector in &mut self.of_sector {
@@ -122,7 +124,8 @@ impl Oracle {
         self.check(first, bytes, |write| write.answered < sent)
     }
 
-    /// Says what is wrong with what was found after a power failure; and from now on the sectors hold what they were found to.
+    /// Says what is wrong with what was found after a power failure; and from now on the sectors hold what they were
+    /// found to.
     pub fn check_survivors(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.check(0, bytes, |write| write.must_survive)?;
         let stamps: Vec<u64> =

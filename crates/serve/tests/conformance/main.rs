@@ -286,8 +286,8 @@ fn requests_have_limits_of_size_and_the_volume_has_an_end() {
 /// Outcome: a client that vanishes in the middle of a request, before the device has begun it or while the device works
 /// on it, keeps no other client from being served and leaves nothing behind.
 ///
-/// Planted breaks, each red: the end of the stream does not end an NBD connection; `FuseConnection` stays when its mount
-/// is gone.
+/// Planted breaks, each red: the end of the stream does not end an NBD connection; `FuseConnection` stays when its
+/// mount is gone.
 #[test]
 fn a_client_that_vanishes_leaves_nothing_and_keeps_no_other_waiting() {
     const FAR: u64 = 64 * BLOCK;
@@ -325,8 +325,8 @@ fn a_client_that_vanishes_leaves_nothing_and_keeps_no_other_waiting() {
 /// Outcome: random bytes, and what a good client says with damages, end their own connection at most. A good client is
 /// served meanwhile and afterwards.
 ///
-/// Planted breaks, each red with a panic of the engine's thread: a FUSE request is taken to have a whole header; a wrong
-/// magic number of an NBD request is taken for impossible.
+/// Planted breaks, each red with a panic of the engine's thread: a FUSE request is taken to have a whole header; a
+/// wrong magic number of an NBD request is taken for impossible.
 #[test]
 fn hostile_bytes_end_their_own_connection_at_most() {
     const ROUNDS: u64 = 300;

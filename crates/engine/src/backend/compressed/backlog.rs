@@ -60,7 +60,8 @@ impl Backlog {
         }
     }
 
-    /// Whether a write that comes now compresses its own page: none where a 64th of the backlog is free, all where nothing is. O(1).
+    /// Whether a write that comes now compresses its own page: none where a 64th of the backlog is free, all where
+    /// nothing is. O(1).
     pub(super) fn pays(&self) -> bool {
         let (pages, pages_max) = (self.pages.len() as u64, self.pages.capacity() as u64);
         let part = ((FREE_PART * pages).saturating_sub((FREE_PART - 1) * pages_max) << 32) / pages_max;

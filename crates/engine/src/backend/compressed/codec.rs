@@ -4,8 +4,8 @@
 //! two it is says the length: what zstd makes is kept only where it is smaller. The checksum is made when a page comes
 //! and never again. So it covers all that happens to the page in memory, its compression too.
 //!
-//! **Complication.** zstd says neither that a page is not smaller nor that it could not be compressed but by an error. So it gets as much room as
-//! it ever needs: then no error means the first, and each means the second.
+//! **Complication.** zstd says neither that a page is not smaller nor that it could not be compressed but by an error.
+//! So it gets as much room as it ever needs: then no error means the first, and each means the second.
 
 use super::{Damaged, PAGE_BYTES};
 use plimsoll_core::crc32c;
@@ -34,7 +34,8 @@ struct Codec {
     buffer: [u8; CHECKSUM_BYTES + COMPRESSED_BYTES_MAX],
 }
 
-/// A page could not be compressed, and not because it does not get smaller: there is no memory for zstd's tables, for example.
+/// A page could not be compressed, and not because it does not get smaller: there is no memory for zstd's tables, for
+/// example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotCompressed;
 
@@ -168,8 +169,8 @@ mod tests {
         assert_eq!(unpack(&[], &mut [0; PAGE_BYTES]), Err(Damaged));
     }
 
-    /// What memory changes before a page is compressed is found when it is read. Planted break: the checksum is made anew.
-    /// Promise: compressed-damage.
+    /// What memory changes before a page is compressed is found when it is read. Planted break: the checksum is made
+    /// anew. Promise: compressed-damage.
     #[test]
     fn the_checksum_covers_the_time_before_it_is_compressed() {
         let mut damaged = plain(&page(1, 9)).unwrap().to_vec();

@@ -128,7 +128,8 @@ impl CompressedMemory {
         }
     }
 
-    /// Writes a page, compressed. If it could not be, it is not written: kept as it is it would be beyond what the backlog may be. O(1).
+    /// Writes a page, compressed. If it could not be, it is not written: kept as it is it would be beyond what the
+    /// backlog may be. O(1).
     pub(crate) fn write(&self, page: u64, source: &[u8; PAGE_BYTES]) -> Result<(), NotCompressed> {
         match packed(source, self.level).inspect_err(|_| self.say_failed())? {
             None => self.zero(page, 1),
@@ -144,7 +145,8 @@ impl CompressedMemory {
         }
     }
 
-    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which the caller has to begin afterwards. If too much is left to it already, does as [`write`](Self::write) does. O(1).
+    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which the caller has to begin afterwards. If
+    /// too much is left to it already, does as [`write`](Self::write) does. O(1).
     pub(crate) fn write_behind(&self, page: u64, source: &[u8; PAGE_BYTES]) -> Result<(), NotCompressed> {
         let Some(plain) = plain(source) else {
             self.zero(page, 1);

@@ -104,8 +104,8 @@ impl Encryption {
     }
 }
 
-/// Whether nothing was ever written to a file, or all of it was given back. What cannot tell, block devices for example, is taken
-/// for one that has something.
+/// Whether nothing was ever written to a file, or all of it was given back. What cannot tell, block devices for
+/// example, is taken for one that has something.
 fn is_empty(file: &File) -> io::Result<bool> {
     match rustix::fs::seek(file, SeekFrom::Data(0)) {
         Err(Errno::NXIO) => Ok(true),

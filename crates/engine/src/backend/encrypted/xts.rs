@@ -1,4 +1,5 @@
-//! AES-256 in XTS mode (IEEE 1619-2007), sectors of 512 bytes numbered from the volume's start: what Linux calls `aes-xts-plain64`.
+//! AES-256 in XTS mode (IEEE 1619-2007), sectors of 512 bytes numbered from the volume's start: what Linux calls
+//! `aes-xts-plain64`.
 //!
 //! **Rule.** A sector's number is encrypted with the key's second half and gives a *tweak*. Each block of 16 bytes is
 //! combined with the tweak before and after it is encrypted with the first half. It has twice the tweak of the block
@@ -27,7 +28,8 @@ const SECTOR_BLOCKS: usize = SECTOR_BYTES / BLOCK_BYTES;
 /// x^128 in the field, without that term: x^7 + x^2 + x + 1.
 const REDUCED: u128 = 0x87;
 
-/// A key, ready to encrypt and decrypt; it is wiped when it is dropped (feature `zeroize` of `aes`). Any number of threads may use it.
+/// A key, ready to encrypt and decrypt; it is wiped when it is dropped (feature `zeroize` of `aes`). Any number of
+/// threads may use it.
 pub struct SectorCipher {
     blocks: Aes256,
     tweaks: Aes256,
@@ -123,9 +125,9 @@ mod tests {
         (0..hex.len()).step_by(2).map(byte).collect()
     }
 
-    /// IEEE 1619-2007, annex B, vectors 10 to 14: one key of 512 bits, the bytes 0 to 255 twice, and five numbers of sectors. Here are the
-    /// first and the last 32 bytes of each. Planted break: the halves of the key are taken for each other.
-    /// Promise: encrypted-format.
+    /// IEEE 1619-2007, annex B, vectors 10 to 14: one key of 512 bits, the bytes 0 to 255 twice, and five numbers of
+    /// sectors. Here are the first and the last 32 bytes of each. Planted break: the halves of the key are taken for
+    /// each other. Promise: encrypted-format.
     #[test]
     fn the_standards_own_vectors_come_out() {
         const KEY: &str = "2718281828459045235360287471352662497757247093699959574966967627\
@@ -177,8 +179,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Planted breaks: sectors of a page have one tweak; a tweak's lost bit is not put back in; the number's upper half is lost.
-        /// Promise: encrypted-format.
+        /// Planted breaks: sectors of a page have one tweak; a tweak's lost bit is not put back in; the number's upper
+        /// half is lost. Promise: encrypted-format.
         #[test]
         fn it_is_what_one_block_after_the_other_gives(
             key in prop::array::uniform32(any::<u8>()),

@@ -1,7 +1,7 @@
 //! The end of a volume's cache while requests go on.
 //!
-//! **The rule.** What is dirty is copied to the store while requests go on. Then they wait until the last of it is there, the cache is
-//! given up on its device, and they go on without it.
+//! **The rule.** What is dirty is copied to the store while requests go on. Then they wait until the last of it is
+//! there, the cache is given up on its device, and they go on without it.
 //!
 //! **The complication.** The device may fail while the cache is given up. Then it is unknown whether the next start
 //! would find the cache. So it stays before its volume and refuses writes. A cache that is found then has nothing older
@@ -13,8 +13,9 @@
 //! Blocks that the journal may not know of are copied once the note says that the cache is given up. Until then a start
 //! could find their older version.
 //!
-//! **A daemon that is killed meanwhile.** Before the device gives the cache up, the note says that everything is on the slow device. No
-//! request goes on before the note is gone, or the cache takes no writes. So a start that finds the note and no cache needs no administrator's word.
+//! **A daemon that is killed meanwhile.** Before the device gives the cache up, the note says that everything is on the
+//! slow device. No request goes on before the note is gone, or the cache takes no writes. So a start that finds the
+//! note and no cache needs no administrator's word.
 
 use super::super::{Phase, VolumeCache};
 use crate::cache::{CacheDevice, CacheNote, Leaving, give_up};
@@ -62,8 +63,8 @@ impl EngineHandle {
         self.detach_cache_by(volume, end, |device, superblock| give_up(device, superblock)).map(drop)
     }
 
-    /// The same, and what cannot be read of the cache is lost; its device need not take that it is given up. Answers how many bytes are
-    /// lost, a multiple of 4096.
+    /// The same, and what cannot be read of the cache is lost; its device need not take that it is given up. Answers
+    /// how many bytes are lost, a multiple of 4096.
     ///
     /// # Errors
     /// There is no such volume, it has no cache, or the slow device failed: then the cache is there as before.
@@ -121,8 +122,8 @@ impl EngineHandle {
         }
     }
 
-    /// Notes that everything is on the slow device. Where that cannot be noted, the cache stays. It takes no writes if it cannot be told
-    /// either that the note holds no more: a start would believe it.
+    /// Notes that everything is on the slow device. Where that cannot be noted, the cache stays. It takes no writes if
+    /// it cannot be told either that the note holds no more: a start would believe it.
     fn note_leaving(&self, volume: &str, notes: &Notes, leaving: Leaving) -> Result<(), EngineError> {
         let (config, _) = self.volume_config(volume)?;
         let mut is_as_before = true;
@@ -161,7 +162,8 @@ impl EngineHandle {
         })?
     }
 
-    /// Notes that a volume has no cache any more, and that what comes back of this one is old. Says whether that was done, or need not be.
+    /// Notes that a volume has no cache any more, and that what comes back of this one is old. Says whether that was
+    /// done, or need not be.
     fn forget_cache(
         &self,
         volume: &str,
@@ -182,7 +184,8 @@ impl EngineHandle {
         Ok(forgotten.is_ok())
     }
 
-    /// Takes a cache away that is not found again, after it was copied what its journal may not know of, and answers how many bytes are lost.
+    /// Takes a cache away that is not found again, after it was copied what its journal may not know of, and answers
+    /// how many bytes are lost.
     fn drop_cache_with_losses(&self, volume: &str, has_failed: bool) -> Result<u64, EngineError> {
         let (name, (answer, answered)) = (volume.to_owned(), channel());
         self.call(move |engine| engine.conductor.empty_given_up_cache(&name, has_failed, answer))??;

@@ -65,7 +65,8 @@ fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
     engine.shutdown(Span::from_secs(5)).unwrap();
 }
 
-/// A daemon does not end before its administrators have their answers, and emptying takes as long as the volume is slow.
+/// A daemon does not end before its administrators have their answers, and emptying takes as long as the volume is
+/// slow.
 ///
 /// Planted breaks that were seen red: a command that waits goes on waiting; the next one waits, too; requests are
 /// held.
@@ -260,9 +261,8 @@ impl Cached {
 /// note stays, and the message says so. The cache can be detached once more, and then is gone. The next start finds it
 /// with nothing that the store lacks, or finds none.
 ///
-/// Planted breaks that were seen red: writes are not refused; a cache that refuses writes cannot be detached; what is found on the device is
-/// believed when the cache is given up for the second time.
-/// Promise: cache-failed-end.
+/// Planted breaks that were seen red: writes are not refused; a cache that refuses writes cannot be detached; what is
+/// found on the device is believed when the cache is given up for the second time. Promise: cache-failed-end.
 #[test]
 fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_detached() {
     let (old, new) = (vec![7; 8 * BLOCK_BYTES], vec![9; 8 * BLOCK_BYTES]);
@@ -305,12 +305,12 @@ fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_det
     );
 }
 
-/// The states in which kill -9 may leave a cache that gets another size: it is noted that the cache leaves, and the device has it still; has
-/// given it up; has the new one. Outcome: each start finds a cache of either size with nothing that the store lacks, and the note says no
-/// more that the cache leaves.
+/// The states in which kill -9 may leave a cache that gets another size: it is noted that the cache leaves, and the
+/// device has it still; has given it up; has the new one. Outcome: each start finds a cache of either size with nothing
+/// that the store lacks, and the note says no more that the cache leaves.
 ///
-/// Planted breaks that were seen red: nothing is noted before the device gives the cache up; a start makes no cache; what the note says
-/// outlives the start.
+/// Planted breaks that were seen red: nothing is noted before the device gives the cache up; a start makes no cache;
+/// what the note says outlives the start.
 #[test]
 fn a_start_finishes_a_resize_that_was_killed() {
     const NEW_BYTES: u64 = 2 << 20;
@@ -351,8 +351,8 @@ fn a_start_finishes_a_resize_that_was_killed() {
     }
 }
 
-/// Where it cannot be noted that the cache leaves, it stays. It takes no writes, since the old note cannot be put back either. Once notes can
-/// be written again, it can be detached.
+/// Where it cannot be noted that the cache leaves, it stays. It takes no writes, since the old note cannot be put back
+/// either. Once notes can be written again, it can be detached.
 ///
 /// Planted break that was seen red: the device gives the cache up nevertheless.
 #[test]

@@ -24,7 +24,7 @@
 //! | `doubts` | which sessions have heard that a device could not flush |
 //! | [`upper_levels`], `block_tags` | the contracts with what sees system calls and the page cache, and the causes of a block |
 //! | `cached` | a cache before a volume: what it asks of the volume and of its own device |
-//! | `observed` | the requests of a disk that is not ours: seen, not ordered |
+//! | `observed` | the requests of an observed disk: seen, not ordered |
 //! | `meter`, [`status`] | what each account got |
 //! | `emulation` | a device model in real time |
 //! | `work` | service threads, for steps that take a processor's time |

@@ -1,4 +1,4 @@
-//! The block level of a disk that is not ours: its requests are seen, not ordered.
+//! The block level of an observed disk: its requests are seen, not ordered.
 //!
 //! On a Plimsoll volume the scheduler decides when a request goes to the device. On any other disk the kernel does, and
 //! we are told afterwards that it went and that it came back. A scheduler can still be asked: it gets every request as

@@ -7,13 +7,13 @@
 //! ```text
 //!   BlockTags    asked for each block of a request          -> causes, class, file of its pieces
 //!   UpperLevels  readable descriptor, then a turn           -> Scheduler::call_entered, pages_dirtied, released_calls, ...
-//!                what was seen of a disk that is not ours   -> Scheduler::request_added, request_completed
+//!                what was seen of an observed disk   -> Scheduler::request_added, request_completed
 //!                which reads are kept back                  <- HeldReads, at the end of each turn
 //! ```
 //!
 //! What is told from above may be late: an account that has closed since counts as none.
 //!
-//! **A disk that is not ours** has an engine without volumes. The levels above tell it what they saw of the disk's
+//! **An observed disk** has an engine without volumes. The levels above tell it what they saw of the disk's
 //! requests ([`Below::issued`], [`Below::completed`]). Everything else is as it is with a volume, from pools to
 //! latencies.
 
@@ -42,7 +42,7 @@ impl Below<'_> {
         self.clock.time_of(monotonic_ns).min(self.now)
     }
 
-    /// The kernel has sent a request to a disk that is not ours; it calls it `key` until it is done. The number is
+    /// The kernel has sent a request to an observed disk; it calls it `key` until it is done. The number is
     /// given by the engine. Its accounts are open.
     pub fn issued(&mut self, key: u64, request: BlockRequest) {
         self.observed.issued(self.now, &mut self.books, key, request);

@@ -147,7 +147,8 @@ fn a_large_piece_is_preempted_between_its_pages_when_its_slice_is_spent() {
 }
 
 /// However much of its slice is left, of which a few dozen pages fit into one. Planted break: it stops where its slice
-/// is spent. Promise: executor-maintenance-page.
+/// is spent.
+/// Promise: executor-maintenance-page.
 #[test]
 fn a_copy_of_the_syncer_gives_way_after_each_page() {
     let pieces = Pieces::new(Policy::COMBO, 8);

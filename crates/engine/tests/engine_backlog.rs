@@ -83,7 +83,8 @@ fn what_is_written_is_answered_and_then_compressed_by_the_maintenance_queue() {
 }
 
 /// The executor has room for one request, often the write's own until after it was answered. Planted break: it is not
-/// tried again. Promise: compressed-backlog.
+/// tried again.
+/// Promise: compressed-backlog.
 #[test]
 fn a_backlog_for_which_the_executor_had_no_room_is_compressed_all_the_same() {
     let (served, _executor) = served(1, 1);

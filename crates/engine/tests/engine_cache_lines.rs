@@ -109,7 +109,8 @@ fn count(answers: &[&'static str], name: &str) -> u64 {
 /// first is taken.
 ///
 /// Planted break that was seen red: one clock for hits and for turns, on which a line begins at the furthest (the third
-/// has 0 blocks). Promise: cache-one-at-a-time.
+/// has 0 blocks).
+/// Promise: cache-one-at-a-time.
 #[test]
 fn a_writer_of_one_block_at_a_time_has_its_part_beside_a_deep_one_and_a_stream_of_hits() {
     const WRITES: u64 = 3000;

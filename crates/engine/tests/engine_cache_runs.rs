@@ -185,7 +185,8 @@ impl BlockTags for ByPlace {
 }
 
 /// Classes are never merged. Planted break that was seen red: all blocks of a request are of the class of the last of
-/// them. Promise: classes-misses.
+/// them.
+/// Promise: classes-misses.
 #[test]
 fn what_misses_is_asked_for_by_the_class_of_each_block() {
     const CLASSES: fn(u64) -> u8 = |block| if block < 12 { 4 } else { 10 };

@@ -214,7 +214,8 @@ fn with_executor(config: EngineConfig, rules: Rules, threads: usize, requests_ma
 }
 
 /// Planted break: a piece's pages begin at the request's start. Broken on purpose and seen red: the engine does itself
-/// what finds no room. Promise: compressed-oracle.
+/// what finds no room.
+/// Promise: compressed-oracle.
 #[test]
 fn a_compressed_volume_behaves_like_a_vector_whoever_does_its_work() {
     let plain = || EngineConfig::new(profile(), "noop");
@@ -249,8 +250,8 @@ fn a_compressed_volume_behaves_like_a_vector_whoever_does_its_work() {
 }
 
 /// Planted breaks: what is read is decrypted at the begin of its request; a second turn of a scratch buffer begins
-/// where the first did. Broken on purpose and seen red: the engine does itself what finds no room. Promise:
-/// encrypted-oracle.
+/// where the first did. Broken on purpose and seen red: the engine does itself what finds no room.
+/// Promise: encrypted-oracle.
 #[test]
 fn an_encrypted_volume_behaves_like_a_vector_whoever_does_its_work() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -391,7 +392,8 @@ fn a_cached_volume_behaves_like_a_vector_and_so_does_what_is_found_after_a_shutd
 }
 
 /// Red if what an emulated device has done is heard of before it was begun, twice or never (a request is lost, or
-/// hangs). Promise: cache-emulated.
+/// hangs).
+/// Promise: cache-emulated.
 #[test]
 fn a_volume_whose_cache_is_emulated_behaves_like_a_vector() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

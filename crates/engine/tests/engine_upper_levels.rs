@@ -114,7 +114,8 @@ fn a_flush_is_caused_by_whoever_caused_what_it_makes_durable() {
 }
 
 /// The volume itself has nothing of a write that its cache takes. Broken on purpose and seen red, as it was: they are
-/// not looked at, and the engine's thread ends with the first of them that is done. Promise: cache-tenant-ends.
+/// not looked at, and the engine's thread ends with the first of them that is done.
+/// Promise: cache-tenant-ends.
 #[test]
 fn a_session_stays_open_while_a_cache_has_requests_of_it() {
     /// They take the emulated disk about a second, so the session is asked to close while some are under way.

@@ -15,7 +15,7 @@ pub const SCHEDULER_DEFAULT: &str = "zygaria";
 /// The same where processes join a mounted volume as tenants: the scheduler that keeps limits there (decision record
 /// 0007).
 pub const SCHEDULER_WITH_TENANTS_DEFAULT: &str = "split_token";
-/// The same for a disk that is not ours: one that works above the block level, since there is nothing to order below.
+/// The same for an observed disk: one that works above the block level, since there is nothing to order below.
 pub const SCHEDULER_OF_OBSERVED_DEFAULT: &str = "split_token";
 /// What tenants of a disk that is observed are charged for: what they cause, by default, or what their processes
 /// submit.
@@ -101,7 +101,7 @@ pub struct Device {
     pub name: String,
     /// The model that it behaves like; `None` for as fast as it is.
     pub emulate: Option<String>,
-    /// The mount point of the disk's file system, for a disk that is not ours: its requests are only seen. `None` for a
+    /// The mount point of the disk's file system, for an observed disk: its requests are only seen. `None` for a
     /// device of volumes.
     pub observe: Option<PathBuf>,
     /// With `observe`: tenants are charged for what their processes submit, not for what they cause.

@@ -2,7 +2,7 @@
 //!
 //! A volume with `tenants = true` in its mount is mounted with a [`Station`]: it is known which process caused each of
 //! its blocks, and a process that joins starts behind gates. A device's scheduler hears of one station, so there is one
-//! such volume a device. A disk that is not ours has one too.
+//! such volume a device. An observed disk has one too.
 
 use super::plan;
 use super::promises::JoinRules;
@@ -48,7 +48,7 @@ pub(super) struct StationedVolume {
 }
 
 impl StationedVolume {
-    /// Puts a station called `name` above `device`, the block device of a volume or of a disk that is not ours. The
+    /// Puts a station called `name` above `device`, the block device of a volume or of an observed disk. The
     /// engine is that of the configuration's device `on`.
     ///
     /// # Errors

@@ -317,7 +317,8 @@ mod tests {
     /// itself.
     ///
     /// Planted breaks that were seen red: one clock for both, and that with a line that begins at the furthest of those
-    /// that got something. Promise: cache-one-at-a-time.
+    /// that got something.
+    /// Promise: cache-one-at-a-time.
     #[test]
     fn hits_take_no_turn_from_a_line_that_waits_for_one() {
         let (hits, deep, single) = (AccountId(0), AccountId(1), AccountId(2));

@@ -221,7 +221,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     /// Planted breaks that were seen red: a change cuts nothing off; it cuts nothing off what is being fetched; it cuts
-    /// off the wrong end; what is being changed is handed out. Promise: read-ahead-fresh.
+    /// off the wrong end; what is being changed is handed out.
+    /// Promise: read-ahead-fresh.
     #[test]
     fn no_read_brings_what_was_changed_before_it_was_sent(steps in prop::collection::vec(step(), 1..400)) {
         let mut world = World::new();

@@ -170,7 +170,8 @@ mod tests {
     }
 
     /// What memory changes before a page is compressed is found when it is read. Planted break: the checksum is made
-    /// anew. Promise: compressed-damage.
+    /// anew.
+    /// Promise: compressed-damage.
     #[test]
     fn the_checksum_covers_the_time_before_it_is_compressed() {
         let mut damaged = plain(&page(1, 9)).unwrap().to_vec();

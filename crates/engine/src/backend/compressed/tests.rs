@@ -54,7 +54,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// Planted breaks: what does not get smaller is not kept; zeroes are not put; a page comes into the backlog each
-    /// time that it is written. Promise: compressed-backlog, compressed-oracle.
+    /// time that it is written.
+    /// Promise: compressed-backlog, compressed-oracle.
     #[test]
     fn pages_are_what_was_written_last(
         steps in prop::collection::vec(any_step(), 1..120), level in COMPRESSION_LEVELS,

@@ -127,7 +127,8 @@ mod tests {
 
     /// IEEE 1619-2007, annex B, vectors 10 to 14: one key of 512 bits, the bytes 0 to 255 twice, and five numbers of
     /// sectors. Here are the first and the last 32 bytes of each. Planted break: the halves of the key are taken for
-    /// each other. Promise: encrypted-format.
+    /// each other.
+    /// Promise: encrypted-format.
     #[test]
     fn the_standards_own_vectors_come_out() {
         const KEY: &str = "2718281828459045235360287471352662497757247093699959574966967627\
@@ -180,7 +181,8 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
         /// Planted breaks: sectors of a page have one tweak; a tweak's lost bit is not put back in; the number's upper
-        /// half is lost. Promise: encrypted-format.
+        /// half is lost.
+        /// Promise: encrypted-format.
         #[test]
         fn it_is_what_one_block_after_the_other_gives(
             key in prop::array::uniform32(any::<u8>()),

@@ -262,7 +262,8 @@ impl Cached {
 /// with nothing that the store lacks, or finds none.
 ///
 /// Planted breaks that were seen red: writes are not refused; a cache that refuses writes cannot be detached; what is
-/// found on the device is believed when the cache is given up for the second time. Promise: cache-failed-end.
+/// found on the device is believed when the cache is given up for the second time.
+/// Promise: cache-failed-end.
 #[test]
 fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_detached() {
     let (old, new) = (vec![7; 8 * BLOCK_BYTES], vec![9; 8 * BLOCK_BYTES]);

@@ -101,6 +101,7 @@ pub use handle::{
     AttachmentId, EngineConfig, EngineHandle, GRACE_DEFAULT, LATENESS_BOUND_DEFAULT, SessionConfig, spawn,
 };
 pub use held_reads::{AccountReads, HeldReads};
+pub use occupied::kernel_user_of;
 pub use port::Port;
 pub use recorder::{RECORDER_EVENTS_DEFAULT, RecordedRequest, Recording};
 pub use status::{

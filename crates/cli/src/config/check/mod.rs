@@ -21,7 +21,7 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
     let pools = references::resolve(&mut sections, problems);
     uniqueness::check(&sections, problems);
     paths::check(&sections, problems);
-    files::check(&sections, problems);
+    files::check(&sections, file, problems);
     effect::check(&sections, problems);
     observed::check(&sections, problems);
     placement::place(&sections.devices, &mut sections.volumes, problems);

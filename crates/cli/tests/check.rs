@@ -167,6 +167,48 @@ fn files_that_cannot_be_what_the_configuration_says_are_refused() {
     assert_eq!(message(&encrypted), "");
 }
 
+/// A cache's file is a directory, the configuration itself, or a file on which a loop device lies (as root).
+///
+/// Planted breaks that were seen red: caches are not looked at; the configuration counts as any file; what the kernel
+/// uses is not looked at.
+#[test]
+fn files_that_cannot_be_a_cache_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let message = |file: &str| {
+        let text = format!(
+            "[device.d]\nscheduler = \"noop\"\n[pool.p]\ndevice = \"d\"\n[cache.c]\nfile = \"{file}\"\nsize = \"1MiB\"\n[volume.v]\npool = \
+             \"p\"\nnbd = {{}}\nsize = \"1MiB\"\nfile = \"later.img\"\ncache = \"c\"\n"
+        );
+        std::fs::write(path("plimsoll.toml"), text).unwrap();
+        let output = plimsoll(directory.path(), &["check", "plimsoll.toml"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(if said.is_empty() { 0 } else { 2 }), "{said}");
+        said.replace(&format!("{}/", directory.path().display()), "")
+    };
+    assert_eq!(message("fast.img"), "", "it may be made later");
+    std::fs::create_dir(path("folder")).unwrap();
+    let folder =
+        "plimsoll.toml:6: cache.c.file: got \"folder\", a directory, allowed a regular file or a block device\n";
+    assert_eq!(message("folder"), folder);
+    let itself =
+        "plimsoll.toml:6: cache.c.file: got \"plimsoll.toml\", this configuration, allowed a file of its own\n";
+    assert_eq!(message("plimsoll.toml"), itself);
+    std::fs::File::create(path("fast.img")).unwrap().set_len(1 << 20).unwrap();
+    assert_eq!(message("fast.img"), "");
+    let losetup = |arguments: &[&str]| std::process::Command::new("losetup").args(arguments).output().ok();
+    let made = losetup(&["--find", "--show", path("fast.img").to_str().unwrap()]);
+    let Some(device) = made.filter(|made| made.status.success()) else { return println!("not run: takes root") };
+    let device = String::from_utf8(device.stdout).unwrap().trim().to_owned();
+    let in_use = message("fast.img");
+    losetup(&["--detach", &device]).unwrap();
+    let expected = format!(
+        "plimsoll.toml:6: cache.c.file: got \"fast.img\", in use: the loop device {device}, allowed a file or block device that nothing else \
+         uses\n"
+    );
+    assert_eq!(in_use, expected);
+}
+
 #[test]
 fn files_that_are_no_text_are_refused() {
     let directory = tempfile::tempdir().unwrap();

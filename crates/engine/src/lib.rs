@@ -93,6 +93,7 @@ pub use error::EngineError;
 pub use front_end::FrontEnd;
 pub use handle::{EngineHandle, spawn};
 pub use held_reads::{AccountReads, HeldReads};
+pub use occupied::kernel_user_of;
 pub use path::early_reads;
 pub use port::Port;
 pub use recorder::{RECORDER_EVENTS_DEFAULT, Recording};

@@ -8,46 +8,30 @@
 //! Where the two differ, the attribute holds: it goes with the store, and a directory may have been out of use
 //! meanwhile. A block device has no place for one.
 //!
+//! **A damaged copy.** A copy may be damaged: truncated, no JSON, unreadable. Another copy that is whole stands for it
+//! if it names the same cache and is not older, as far as the damaged one can be read ([`Remains`](format::Remains)).
+//! Then the log names the damaged place, and the copy is written there again. A damaged copy of which nothing can be
+//! read counts as one that is not there. Where no whole copy is left, nothing is known: that is an error
+//! ([`DamagedNote`]), and never the absence of a note.
+//!
 //! **A loop device has the bytes of a file.** So such a note of a loop device lies beside its file, with the offset in
 //! the attribute's name. It holds for the file, too, and a note of the file holds for each loop device on it.
+
+mod attributes;
+mod format;
+
+pub use format::{DamagedNote, Note, Remains};
 
 use crate::backend::{Backing, VolumeConfig};
 use crate::cache::{store_of, store_of_loop};
 use crate::occupied::beneath::file_beneath;
+use attributes::{Attribute, attributes, put_on_store, read_attribute, remove_from_store};
+use format::{decode, hex, unreadable};
 use plimsoll_linux::durable::{remove_file, replace_file};
-use rustix::fs::XattrFlags;
-use rustix::io::Errno;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// Something that is noted of a volume.
-pub trait Note: Serialize + DeserializeOwned + PartialEq {
-    /// What it is about, such as `cache`: the first word of its file's name.
-    const ABOUT: &'static str;
-    /// Version of its format.
-    const VERSION: u32;
-
-    /// Whether it lies beside a store that is a regular file, too.
-    const LIES_ON_STORE: bool = false;
-
-    /// The version that it was written with: from 1 to [`VERSION`](Self::VERSION) all can be read.
-    fn version(&self) -> u32;
-}
-
-/// A note beside its store, and of which store it is.
-#[derive(Serialize, Deserialize)]
-struct OnStore<N> {
-    store: String,
-    note: N,
-}
-
-/// Most bytes of a note in an attribute.
-const ATTRIBUTE_BYTES_MAX: usize = 4096;
-/// Most bytes of the names of a file's attributes (XATTR_LIST_MAX).
-const ATTRIBUTE_NAMES_BYTES_MAX: usize = 65_536;
 
 /// A directory of notes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,19 +71,46 @@ impl Notes {
         Ok(store.map(|store| self.path_of_store::<N>(&store)).into_iter().collect())
     }
 
-    /// What is noted of a volume.
+    /// Where a note of a volume may lie, the place that holds before all others first.
+    fn places<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Vec<NotePlace>> {
+        let attributes = attributes::<N>(volume)?.into_iter().map(NotePlace::Attribute);
+        let files = self.path_of::<N>(volume)?.into_iter().chain(self.paths_of_others::<N>(volume)?);
+        Ok(attributes.chain(files.map(NotePlace::File)).collect())
+    }
+
+    /// What is noted of a volume. A damaged copy for which another one stands is written again.
     ///
     /// # Errors
-    /// The system's; or something is there that is no note.
+    /// The system's; no copy is whole, or none stands for a damaged one ([`DamagedNote`]); or a newer program wrote a
+    /// copy.
     pub fn get<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
-        let mut found = self.in_directory(volume)?;
-        for path in self.paths_of_others::<N>(volume)? {
-            found = found.or(read_note(&path)?);
+        let (mut whole, mut damaged) = (None::<N>, Vec::new());
+        for place in self.places::<N>(volume)? {
+            match place.read::<N>() {
+                Ok(note) => whole = whole.or(note),
+                Err(error) if DamagedNote::behind(&error).is_some() => damaged.push((place, error)),
+                Err(error) => return Err(error),
+            }
         }
-        for attribute in attributes::<N>(volume)?.iter().rev() {
-            found = on_store(attribute)?.or(found);
+        let stands_for = |error: &io::Error| {
+            let note = whole.as_ref();
+            note.is_some_and(|note| DamagedNote::behind(error).is_some_and(|damage| note.stands_for(&damage.remains)))
+        };
+        if let Some(at) = damaged.iter().position(|(_, error)| !stands_for(error)) {
+            return Err(damaged.swap_remove(at).1);
         }
-        Ok(found)
+        for (place, damage) in damaged {
+            let name = &volume.name;
+            tracing::warn!(
+                volume = name,
+                "{damage}: another copy of the note is whole, holds, and is written there again"
+            );
+            let written = whole.as_ref().map_or(Ok(()), |note| self.put_at(&place, note, name));
+            if let Err(error) = written {
+                tracing::warn!(volume = name, %error, "the note cannot be written again to {place}");
+            }
+        }
+        Ok(whole)
     }
 
     /// What is noted beside the store of another file, of which this one is a copy, or which was moved here from
@@ -113,6 +124,31 @@ impl Notes {
         Ok(read.and_then(|(note, is_of_this_file)| (!is_of_this_file).then_some(note)))
     }
 
+    /// Every whole note of exactly the bytes of a volume, whatever its store was known by: of this file before it was
+    /// moved here, of a loop device on all of it, of the file of a loop device.
+    ///
+    /// # Errors
+    /// The system's, or a newer program wrote a note.
+    pub(crate) fn of_same_bytes<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Vec<N>> {
+        let (mut notes, attributes) = (Vec::new(), attributes::<N>(volume)?);
+        let Backing::File { path, .. } = &volume.backing else { return Ok(notes) };
+        let read =
+            attributes.iter().filter(|attribute| attribute.is_exact).map(|attribute| read_attribute::<N>(attribute));
+        let of_attributes = read.map(|read| Ok(read?.map(|(note, _)| note)));
+        let others = match file_beneath(path) {
+            Some((_, extent)) if extent.begin > 0 => Vec::new(),
+            _ => self.paths_of_others::<N>(volume)?,
+        };
+        for note in of_attributes.chain(others.iter().map(|path| read_note(path))) {
+            match note {
+                // A damaged note bears no witness.
+                Err(error) if DamagedNote::behind(&error).is_some() => {}
+                note => notes.extend(note?),
+            }
+        }
+        Ok(notes)
+    }
+
     /// Takes away what is noted there.
     pub(crate) fn remove_of_its_original<N: Note>(volume: &VolumeConfig) -> io::Result<Option<N>> {
         let note = Notes::of_its_original::<N>(volume)?;
@@ -122,23 +158,27 @@ impl Notes {
         Ok(note)
     }
 
-    fn in_directory<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
-        self.path_of::<N>(volume)?.map_or(Ok(None), |path| read_note(&path))
-    }
-
     /// Notes it durably, if it does not stand there.
     pub(crate) fn put<N: Note>(&self, volume: &VolumeConfig, note: &N) -> io::Result<()> {
         let Some(path) = self.path_of::<N>(volume)? else { return Ok(()) };
         let own = attributes::<N>(volume)?.into_iter().next().filter(|attribute| attribute.is_own);
-        if let Some(attribute) = own
-            && on_store::<N>(&attribute)?.as_ref() != Some(note)
-        {
-            put_on_store(&attribute, note, &volume.name)?;
+        for place in own.map(NotePlace::Attribute).into_iter().chain([NotePlace::File(path)]) {
+            let is_there = match place.read::<N>() {
+                Err(error) if DamagedNote::behind(&error).is_some() => false,
+                read => read?.as_ref() == Some(note),
+            };
+            if !is_there {
+                self.put_at(&place, note, &volume.name)?;
+            }
         }
-        if self.in_directory::<N>(volume)?.as_ref() == Some(note) {
-            return Ok(());
+        Ok(())
+    }
+
+    fn put_at<N: Note>(&self, place: &NotePlace, note: &N, volume: &str) -> io::Result<()> {
+        match place {
+            NotePlace::Attribute(attribute) => put_on_store(attribute, note, volume),
+            NotePlace::File(path) => self.write(path, &serde_json::to_vec(note)?),
         }
-        self.write(&path, &serde_json::to_vec(note)?)
     }
 
     /// Writes a file durably: as a whole, or not at all.
@@ -175,144 +215,90 @@ impl Notes {
         Ok(())
     }
 
-    /// It does not hold any more; answers what was noted.
+    /// It does not hold any more, nor does what is damaged; answers what was noted, as far as that can be read.
     ///
     /// # Errors
     /// The system's.
     pub fn remove<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
-        let note = self.get::<N>(volume)?;
-        for attribute in attributes::<N>(volume)? {
-            if on_store::<N>(&attribute)?.is_some() {
-                remove_from_store(&attribute)?;
-            }
+        let mut found = None;
+        for place in self.places::<N>(volume)? {
+            let note = match place.read::<N>() {
+                Err(error) if DamagedNote::behind(&error).is_some() => None,
+                Ok(None) => continue,
+                read => read?,
+            };
+            self.remove_at(&place)?;
+            found = found.or(note);
         }
-        let others = self.paths_of_others::<N>(volume)?;
-        for path in self.path_of::<N>(volume)?.into_iter().chain(others) {
-            if read_note::<N>(&path)?.is_some() {
-                remove_file(&path)?;
-            }
+        Ok(found)
+    }
+
+    /// Takes away the copies that are damaged: another one, which is whole, holds without them.
+    pub(crate) fn remove_damaged<N: Note>(&self, volume: &VolumeConfig) -> io::Result<()> {
+        let places = self.places::<N>(volume)?.into_iter();
+        let is_damaged =
+            |place: &NotePlace| place.read::<N>().is_err_and(|error| DamagedNote::behind(&error).is_some());
+        places.filter(is_damaged).try_for_each(|place| self.remove_at(&place))
+    }
+
+    fn remove_at(&self, place: &NotePlace) -> io::Result<()> {
+        match place {
+            NotePlace::Attribute(attribute) => remove_from_store(attribute),
+            NotePlace::File(path) => remove_file(path),
         }
-        Ok(note)
     }
 }
 
-fn hex(bytes: &[u8; 16]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// A place where a note may lie.
+enum NotePlace {
+    /// Beside the store.
+    Attribute(Attribute),
+    /// A file of the directory.
+    File(PathBuf),
 }
 
-/// The note, if this program knows its version.
-fn known<N: Note>(note: N) -> Result<N, String> {
-    match note.version() {
-        version if (1..=N::VERSION).contains(&version) => Ok(note),
-        other => Err(format!("its version is {other}, expected 1 to {}", N::VERSION)),
+impl NotePlace {
+    /// The note that is there. One of another file, of which this is a copy, is none.
+    fn read<N: Note>(&self) -> io::Result<Option<N>> {
+        match self {
+            NotePlace::Attribute(attribute) => {
+                let read = read_attribute(attribute)?;
+                Ok(read.and_then(|(note, is_of_this_file)| is_of_this_file.then_some(note)))
+            }
+            NotePlace::File(path) => read_note(path),
+        }
+    }
+}
+
+impl fmt::Display for NotePlace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotePlace::Attribute(Attribute { file, name, .. }) => {
+                write!(formatter, "the attribute {name} of {}", file.display())
+            }
+            NotePlace::File(path) => write!(formatter, "{}", path.display()),
+        }
     }
 }
 
 /// The note in a file of a directory of notes.
 fn read_note<N: Note>(path: &Path) -> io::Result<Option<N>> {
+    let place = path.display().to_string();
     let text = match std::fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read?,
+        read => read.map_err(|error| unreadable::<N>(&place, error))?,
     };
-    let wrong = |what: String| io::Error::other(format!("{} is no note of a {}: {what}", path.display(), N::ABOUT));
-    let note: N = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-    known(note).map(Some).map_err(wrong)
-}
-
-/// An attribute of a regular file in which a note lies.
-struct Attribute {
-    file: PathBuf,
-    name: String,
-    /// Whether it is this volume's, and not that of another one with the same bytes.
-    is_own: bool,
-}
-
-/// The attributes in which a note of a volume may lie: its own one first, if there is one.
-fn attributes<N: Note>(volume: &VolumeConfig) -> io::Result<Vec<Attribute>> {
-    let Backing::File { path, .. } = &volume.backing else { return Ok(Vec::new()) };
-    let of_file = format!("user.plimsoll.{}", N::ABOUT);
-    let of_loops = format!("{of_file}.from-");
-    let beneath = file_beneath(path);
-    let of = |file: &Path, name: String, is_own: bool| Attribute { file: file.to_owned(), name, is_own };
-    Ok(match beneath {
-        _ if !N::LIES_ON_STORE => Vec::new(),
-        Some((file, extent)) => {
-            vec![of(&file, format!("{of_loops}{}", extent.begin), true), of(&file, of_file, false)]
-        }
-        None if path.is_file() => {
-            let mut found = vec![of(path, of_file, true)];
-            let names = attribute_names(path)?.into_iter().filter(|name| name.starts_with(&of_loops));
-            found.extend(names.map(|name| of(path, name, false)));
-            found
-        }
-        None => Vec::new(),
-    })
-}
-
-/// The names of all attributes of a file, as far as this user may see them.
-fn attribute_names(path: &Path) -> io::Result<Vec<String>> {
-    let mut names = vec![0_u8; ATTRIBUTE_NAMES_BYTES_MAX];
-    let length = match rustix::fs::listxattr(path, &mut names[..]) {
-        Err(Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => return Ok(Vec::new()),
-        length => length?,
-    };
-    let names = names[..length].split(|byte| *byte == 0);
-    Ok(names.filter_map(|name| std::str::from_utf8(name).ok()).map(str::to_owned).collect())
-}
-
-/// The note that lies beside the store. One of another file, of which this is a copy, is none.
-fn on_store<N: Note>(attribute: &Attribute) -> io::Result<Option<N>> {
-    let Some((note, is_of_this_file)) = read_attribute(attribute)? else { return Ok(None) };
-    Ok(is_of_this_file.then_some(note))
-}
-
-/// The note in an attribute, and whether it is of this file: a file that was copied, or moved to another file system,
-/// is another one.
-fn read_attribute<N: Note>(attribute: &Attribute) -> io::Result<Option<(N, bool)>> {
-    let Attribute { file, name, .. } = attribute;
-    let mut bytes = vec![0; ATTRIBUTE_BYTES_MAX];
-    let length = match rustix::fs::getxattr(file, name, &mut bytes[..]) {
-        // Not there; or the file system has none, or this user may not see them.
-        Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => return Ok(None),
-        length => length?,
-    };
-    let wrong = |what: String| {
-        let path = file.display();
-        io::Error::other(format!("the attribute {name} of {path} is no note of a {}: {what}", N::ABOUT))
-    };
-    let OnStore { store, note } = serde_json::from_slice(&bytes[..length]).map_err(|error| wrong(error.to_string()))?;
-    let is_of_this_file = store == hex(&store_of(file)?);
-    known(note).map(|note| Some((note, is_of_this_file))).map_err(wrong)
-}
-
-/// Puts the note beside the store, durably, where there is a place for it.
-fn put_on_store<N: Note>(attribute: &Attribute, note: &N, volume: &str) -> io::Result<()> {
-    let Attribute { file, name, .. } = attribute;
-    let bytes = serde_json::to_vec(&OnStore { store: hex(&store_of(file)?), note })?;
-    match rustix::fs::setxattr(file, name, &bytes, XattrFlags::empty()) {
-        Ok(()) => File::open(file)?.sync_all(),
-        Err(Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::RANGE) => {
-            tracing::info!(volume, "its file has no place for a note: it stands in the notes directory only");
-            // What stands there may say something else, and would hold.
-            remove_from_store(attribute)
-        }
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-fn remove_from_store(attribute: &Attribute) -> io::Result<()> {
-    match rustix::fs::removexattr(&attribute.file, &attribute.name) {
-        Ok(()) => File::open(&attribute.file)?.sync_all(),
-        Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
+    decode(&place, &text).map(Some)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::attributes::ATTRIBUTE_BYTES_MAX;
     use super::*;
     use crate::cache::CacheNote;
     use plimsoll_cache::store::{Layout, Superblock};
+    use rustix::fs::XattrFlags;
+    use rustix::io::Errno;
 
     fn volume(path: PathBuf) -> VolumeConfig {
         VolumeConfig {
@@ -372,7 +358,7 @@ mod tests {
     fn a_note_of_version_1_is_read() {
         let text =
             r#"{"version":1,"volume":"v","cache":"fast","path":"/dev/fast","uuid":[7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7]}"#;
-        assert_eq!(known(serde_json::from_str::<CacheNote>(text).unwrap()).map(|note| note.volume).as_deref(), Ok("v"));
+        assert_eq!(decode::<CacheNote>("here", text.as_bytes()).unwrap().volume, "v");
     }
 
     /// Promise: notes-given-up.
@@ -409,20 +395,89 @@ mod tests {
     }
 
     /// Promise: notes-required-cache.
+    /// No whole copy is left, or a newer program wrote one.
     #[test]
     fn what_is_no_note_is_told_and_not_taken_for_none() {
         let directory = tempfile::tempdir().unwrap();
         let notes = Notes::new(directory.path().to_owned());
         let path = directory.path().join("slow");
         std::fs::write(&path, [1; 4096]).unwrap();
-        let volume = volume(path);
+        let volume = volume(path.clone());
         notes.put(&volume, &note()).unwrap();
         let file = notes.path_of::<CacheNote>(&volume).unwrap().unwrap();
         let other = std::fs::read_to_string(&file).unwrap().replace("\"version\":2", "\"version\":3");
-        for text in ["", "{}", other.as_str()] {
+        let refused = |text: &str| {
             std::fs::write(&file, text).unwrap();
-            let error = notes.get::<CacheNote>(&volume).unwrap_err().to_string();
-            assert!(error.contains("is no note of a cache: "), "{error}");
+            let error = notes.get::<CacheNote>(&volume).unwrap_err();
+            let said = error.to_string();
+            assert!(said.contains("is no note of a cache: ") && said.contains(&*file.to_string_lossy()), "{said}");
+            assert!(std::fs::read_to_string(&file).unwrap() == text, "it is not touched");
+            DamagedNote::behind(&error).is_some()
+        };
+        assert!(!refused(&other), "beside a whole copy");
+        let _ = rustix::fs::removexattr(&path, "user.plimsoll.cache");
+        for text in ["", "{}", other.as_str()] {
+            assert_eq!(refused(text), text != other);
+        }
+        // What is damaged can be taken away.
+        std::fs::write(&file, "{").unwrap();
+        assert_eq!(notes.remove::<CacheNote>(&volume).unwrap(), None);
+        assert!(!file.exists() && notes.get::<CacheNote>(&volume).unwrap().is_none());
+    }
+
+    /// One of the two copies is damaged in one of many ways: cut off anywhere, other bytes, empty. Outcome: the whole
+    /// one holds and is written there again, unless what is left of the damaged one names another cache or is newer.
+    /// Nothing is then touched.
+    ///
+    /// Planted breaks that were seen red: what is left of the damaged copy is not compared; the copy is not written
+    /// again; a damaged copy is an error beside a whole one.
+    #[test]
+    fn a_whole_copy_stands_for_a_damaged_one_unless_that_says_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let notes = Notes::new(directory.path().join("notes"));
+        let path = directory.path().join("slow");
+        std::fs::write(&path, [1; 4096]).unwrap();
+        let (volume, attribute) = (volume(path.clone()), "user.plimsoll.cache");
+        notes.put(&volume, &note()).unwrap();
+        let file = notes.path_of::<CacheNote>(&volume).unwrap().unwrap();
+        let mut read = [0; ATTRIBUTE_BYTES_MAX];
+        let Ok(length) = rustix::fs::getxattr(&path, attribute, &mut read[..]) else {
+            return eprintln!("not run: no extended attributes on this file system");
+        };
+        let whole = [std::fs::read(&file).unwrap(), read[..length].to_vec()];
+        let put = |copies: [&[u8]; 2]| {
+            std::fs::write(&file, copies[0]).unwrap();
+            rustix::fs::setxattr(&path, attribute, copies[1], XattrFlags::empty()).unwrap();
+        };
+        let there = || {
+            let mut read = [0; ATTRIBUTE_BYTES_MAX];
+            let length = rustix::fs::getxattr(&path, attribute, &mut read[..]).unwrap();
+            [std::fs::read(&file).unwrap(), read[..length].to_vec()]
+        };
+        for which in [0, 1] {
+            let with = |damaged: &[u8]| {
+                let mut copies = [&whole[0][..], &whole[1][..]];
+                copies[which] = damaged;
+                put(copies);
+            };
+            let text = String::from_utf8(whole[which].clone()).unwrap();
+            let cut = (0..text.len()).map(|length| text.as_bytes()[..length].to_vec());
+            for damaged in cut.chain([b"{}".to_vec(), vec![0; text.len()], vec![0xff; 7]]) {
+                with(&damaged);
+                assert_eq!(notes.get(&volume).unwrap(), Some(note()), "{:?}", String::from_utf8_lossy(&damaged));
+                assert!(there() == whole, "it is written again");
+            }
+            let end = text.rfind("\"generation\"").unwrap() + "\"generation\":5".len();
+            for (old, new) in
+                [("\"starts\":3", "\"starts\":4"), ("[7,7", "[8,7"), ("\"generation\":5", "\"generation\":6,")]
+            {
+                assert!(text.contains(old), "{text}");
+                let damaged = text[..end].replace(old, new);
+                with(damaged.as_bytes());
+                let error = notes.get::<CacheNote>(&volume).unwrap_err();
+                assert!(DamagedNote::behind(&error).is_some(), "{error}");
+                assert!(there()[which] == damaged.as_bytes(), "it is not touched");
+            }
         }
     }
 }

@@ -35,6 +35,12 @@ pub(crate) fn exclusive(path: &Path) -> OFlags {
     }
 }
 
+/// What in the kernel uses the block device or file at `path`, in words: `mounted on /srv`. `None` where nothing does,
+/// as far as it tells.
+pub fn kernel_user_of(path: &Path) -> Option<String> {
+    user_of(path)
+}
+
 /// What uses the block device or file at `path`, in words, as far as the kernel tells: `mounted on /srv`.
 pub(crate) fn user_of(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;

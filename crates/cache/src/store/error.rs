@@ -58,11 +58,24 @@ pub enum FormatError {
     },
 }
 
-fn unreadable_words(report: &Report) -> String {
-    match report.unreadable_blocks {
+/// What is damaged, and the bound of what accepting it would lose.
+fn damaged_words(report: &Report) -> String {
+    let bytes = |units: u64| ByteCount(units * BLOCK_BYTES as u64);
+    let Report { lost_pages, lost_journal_blocks, unreadable_blocks, given_up_units, .. } = *report;
+    let given_up_dirty_units = report.given_up_dirty_units;
+    let unreadable = match unreadable_blocks {
         0 => String::new(),
         blocks => format!(" ({blocks} blocks cannot be read)"),
-    }
+    };
+    let (lost, unknown) = (report.lost_units_max(), report.unknown_units_max());
+    format!(
+        "{lost_journal_blocks} blocks of the cache's journal and {lost_pages} pages of its map are damaged{unreadable}; accepting that loses at \
+         most {} ({lost} units) that the slow device lacks: {} ({given_up_dirty_units} units) that cannot be believed any more, and at most \
+         {unknown} units that the damaged records named; {} clean units are forgotten, too",
+        bytes(lost),
+        bytes(given_up_dirty_units.into()),
+        given_up_units - given_up_dirty_units
+    )
 }
 
 /// Why a cache cannot be used.
@@ -95,17 +108,21 @@ pub enum OpenError {
         needs: u64,
     },
     /// The cache belongs to another store.
-    #[error("the cache belongs to another store, or to this one when it had {store_blocks} blocks")]
-    OtherStore {
-        /// Blocks of the store that it is of.
-        store_blocks: u64,
+    #[error("the cache belongs to another store")]
+    OtherStore,
+    /// The store had another size when the cache was made.
+    #[error(
+        "the cache is of this store when it had {}, and it has {} now", ByteCount(.was_blocks * BLOCK_BYTES as u64),
+        ByteCount(.is_blocks * BLOCK_BYTES as u64)
+    )]
+    OtherSize {
+        /// Blocks that the store had.
+        was_blocks: u64,
+        /// Blocks that it has.
+        is_blocks: u64,
     },
     /// Some of what it knew is lost, and the operator has not accepted that.
-    #[error(
-        "{} pages of the cache's map and {} blocks of its journal are damaged{}, and {} other units cannot be believed any more, {} of \
-         them dirty: data that was only in the cache may be lost", report.lost_pages, report.lost_journal_blocks,
-        unreadable_words(report), report.given_up_units, report.given_up_dirty_units
-    )]
+    #[error("{}", damaged_words(report))]
     Damaged {
         /// What there is and what would be given up; its units are not counted.
         report: Box<Report>,

@@ -70,8 +70,9 @@ pub fn open(
     policy: &PolicyEntry,
     accepts_losses: bool,
 ) -> Result<Opened, OpenError> {
-    let (mut report, mut unreadable) = (Report::default(), Unreadable::default());
     let superblock = find_superblock(device, identity)?;
+    let mut report = Report { cache_units: superblock.layout.units, ..Report::default() };
+    let mut unreadable = Unreadable::default();
     let config = CacheConfig { units: superblock.layout.units, is_on_device: true, ..config.clone() };
     let mut loader = Loader::new(&config, policy, superblock.store_blocks)?;
     let mut pages = Pages::new(&superblock);
@@ -131,14 +132,23 @@ fn find_superblock(device: &mut dyn Blocks, identity: Identity) -> Result<Superb
     if superblock.layout.blocks() > device.blocks() {
         return Err(OpenError::TooSmall { blocks: device.blocks(), needs: superblock.layout.blocks() });
     }
-    if (superblock.store, superblock.store_blocks) != (identity.store, identity.store_blocks) {
-        return Err(OpenError::OtherStore { store_blocks: superblock.store_blocks });
+    if superblock.store != identity.store {
+        return Err(OpenError::OtherStore);
+    }
+    // A store that became longer could be taken: no block of it behind the old end is in the cache. It is refused all
+    // the same. The size is evidence where a device is known by its path only. A store that is made longer is often
+    // written in the same breath (`resize2fs`), past the cache, and what the cache has would go over that. The way back
+    // costs nothing: with its old size the store is served as before. A shorter store may lack blocks that only the
+    // cache has.
+    if superblock.store_blocks != identity.store_blocks {
+        let (was_blocks, is_blocks) = (superblock.store_blocks, identity.store_blocks);
+        return Err(OpenError::OtherSize { was_blocks, is_blocks });
     }
     Ok(superblock)
 }
 
 /// Writes the superblock that holds over one that differs from it: a snapshot counts on both.
-fn repair(device: &mut dyn Blocks, superblock: &Superblock) -> Result<u32, DeviceError> {
+pub(super) fn repair(device: &mut dyn Blocks, superblock: &Superblock) -> Result<u32, DeviceError> {
     let (found, unreadable) = read_superblocks(device)?;
     let is_right = |found: &Found| *found == Found::Superblock(*superblock);
     if !found.iter().any(is_right)

@@ -1,8 +1,13 @@
 //! What a start found on the device.
 
+use super::journal::RECORDS;
+use super::map::ENTRIES;
+
 /// What was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// Units of the cache, whatever they hold.
+    pub cache_units: u32,
     /// Units that hold a block.
     pub units: u32,
     /// Of those units, the units with a version that the store lacks.
@@ -30,5 +35,17 @@ impl Report {
     /// Whether anything of the cache's own records is lost.
     pub fn has_losses(&self) -> bool {
         self.lost_pages > 0 || self.lost_journal_blocks > 0
+    }
+
+    /// Units that the lost records named at the most.
+    pub fn unknown_units_max(&self) -> u64 {
+        let in_journal = (RECORDS as u64).saturating_mul(self.lost_journal_blocks);
+        in_journal.saturating_add(ENTRIES as u64 * u64::from(self.lost_pages)).min(self.cache_units.into())
+    }
+
+    /// The bound of what accepting the losses loses: units with a version that the store lacks, forgotten or named by
+    /// lost records.
+    pub fn lost_units_max(&self) -> u64 {
+        (u64::from(self.given_up_dirty_units) + self.unknown_units_max()).min(self.cache_units.into())
     }
 }

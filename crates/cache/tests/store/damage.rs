@@ -117,9 +117,11 @@ fn a_cache_of_another_store_or_of_another_size_is_refused() {
     let opens =
         |cache: &mut Device, identity| open(cache, identity, &setup.config(), policy("lru"), false).err().unwrap();
     let other = Identity { store: [3; 16], ..setup.identity() };
-    assert!(matches!(opens(&mut cache, other), OpenError::OtherStore { .. }));
+    assert!(matches!(opens(&mut cache, other), OpenError::OtherStore));
     let smaller = Identity { store_blocks: setup.store_blocks - 1, ..setup.identity() };
-    assert!(matches!(opens(&mut cache, smaller), OpenError::OtherStore { store_blocks: 48 }));
+    assert!(matches!(opens(&mut cache, smaller), OpenError::OtherSize { was_blocks: 48, is_blocks: 47 }));
+    let longer = Identity { store_blocks: setup.store_blocks + 1, ..setup.identity() };
+    assert!(matches!(opens(&mut cache, longer), OpenError::OtherSize { was_blocks: 48, is_blocks: 49 }));
     let mut truncated = Device::new(cache_blocks(&setup) - 1);
     (0..cache_blocks(&setup) - 1).for_each(|block| truncated.put(block, cache.get(block).clone()));
     assert!(matches!(opens(&mut truncated, setup.identity()), OpenError::TooSmall { .. }));

@@ -50,7 +50,7 @@ impl Trial<'_> {
         let report = setup.accepting().find(&mut cache).unwrap_or_else(|error| panic!("{name}: {error}")).report;
         let losses = |report: &Report| {
             let Report { lost_pages, lost_journal_blocks, given_up_units, given_up_dirty_units, .. } = *report;
-            (lost_pages, lost_journal_blocks, given_up_units, given_up_dirty_units)
+            (lost_pages, lost_journal_blocks, given_up_units, given_up_dirty_units, report.lost_units_max())
         };
         assert_eq!(losses(&told), losses(&report), "{name}: what is lost is what was told");
         // It is accepted once: then the cache is whole again.
@@ -73,6 +73,8 @@ impl Trial<'_> {
         }
         let unknown = RECORDS as u64 * report.lost_journal_blocks + ENTRIES as u64 * u64::from(report.lost_pages);
         assert!(u64::from(lost) <= u64::from(report.given_up_dirty_units) + unknown, "{name}: {lost} of {report:?}");
+        // The bound that the refusal named: no larger than the cache.
+        assert!(u64::from(lost) <= report.lost_units_max(), "{name}: {lost} of {report:?}");
         lost
     }
 

@@ -36,7 +36,10 @@ there, and what only the old cache had.")]
 
 The daemon notes which cache a volume has (notes_directory). A cache that holds something and is not noted may be old: the volume
 may have been written without it, by a daemon with another notes directory or on another machine. Then what the cache has is read
-instead of what is newer, and written over it. Only you can know that this was not so.")]
+instead of what is newer, and written over it. Only you can know that this was not so.
+
+With --moved a cache follows its slow file to another file system, or from a file to the loop device on it and back. The file must carry
+the note of this cache (cp -a and mv keep it), as of the cache's last start. The file under its old name is refused from then on.")]
     Adopt(CacheAdoptArguments),
     /// Give up a volume's cache while no daemon runs, with what only that cache has
     #[command(after_help = "Example:
@@ -117,6 +120,9 @@ pub struct CacheAdoptArguments {
     pub file: PathBuf,
     /// The cache's name in it
     pub cache: String,
+    /// The slow file was moved, or is reached through a loop device now or no more, and was not written since
+    #[arg(long)]
+    pub moved: bool,
 }
 
 /// Arguments of `plimsoll cache forget` and `plimsoll cache rescue`.

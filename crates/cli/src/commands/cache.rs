@@ -27,7 +27,7 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
         }
         CacheCommand::Adopt(arguments) => {
             let configuration = load(&arguments.file, &Defaults::of_this_user())?;
-            print(up::adopt_cache(&configuration, &arguments.cache)?)
+            print(up::adopt_cache(&configuration, &arguments.cache, arguments.moved)?)
         }
         CacheCommand::Forget(arguments) => {
             let configuration = load(&arguments.file, &Defaults::of_this_user())?;

@@ -2,17 +2,25 @@
 
 use super::{allocation_cells, print, print_json, text};
 use crate::arguments::CheckArguments;
-use crate::config::{Cache, Configuration, Defaults, Device, Volume, door, listens, load};
+use crate::config::{
+    Backing, Cache, Configuration, ConfigurationError, Defaults, Device, Problem, Volume, door, listens, load, quoted,
+};
 use crate::outcome::Outcome;
 use crate::table::Table;
 use plimsoll_core::{ByteCount, Rate, Span};
 use plimsoll_engine::cache::{CacheSettings, DirtyMax, semantics_name};
+use plimsoll_engine::kernel_user_of;
 use plimsoll_serve::attach::FileSystemPlan;
 use plimsoll_serve::registry::front_ends as registered;
 use serde_json::{Value, json};
 
 pub(super) fn run(arguments: &CheckArguments) -> Outcome {
-    match load(&arguments.file, &Defaults::of_this_user()) {
+    let loaded = load(&arguments.file, &Defaults::of_this_user());
+    let checked = loaded.and_then(|configuration| match in_use(&configuration) {
+        problems if problems.is_empty() => Ok(configuration),
+        problems => Err(ConfigurationError { file: configuration.file, problems }),
+    });
+    match checked {
         Ok(configuration) if arguments.json => print_json(&as_json(&configuration)),
         Ok(configuration) => print(as_tables(&configuration)),
         Err(error) => {
@@ -22,6 +30,24 @@ pub(super) fn run(arguments: &CheckArguments) -> Outcome {
             Err(error.into())
         }
     }
+}
+
+/// Files and block devices that the kernel uses, as the start of a daemon would find them. One that a daemon serves is
+/// no problem: the daemon may be that of this configuration.
+fn in_use(configuration: &Configuration) -> Vec<Problem> {
+    let writable = configuration.volumes.iter().filter(|volume| !volume.is_read_only);
+    let of_volumes = writable.filter_map(|volume| match &volume.backing {
+        Backing::File { path, .. } => Some((&volume.place, path)),
+        _ => None,
+    });
+    let of_caches = configuration.caches.iter().map(|cache| (&cache.place, &cache.settings.path));
+    let problems = of_volumes.chain(of_caches).filter_map(|(place, path)| {
+        let got = format!("{}, in use: {}", quoted(&path.to_string_lossy()), kernel_user_of(path)?);
+        Some(place.problem("file", got, "a file or block device that nothing else uses"))
+    });
+    let mut problems: Vec<Problem> = problems.collect();
+    problems.sort_by_key(|problem| problem.line);
+    problems
 }
 
 fn as_tables(configuration: &Configuration) -> String {

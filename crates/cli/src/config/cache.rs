@@ -1,7 +1,7 @@
 //! `[cache.NAME]`: a fast device as the write-back cache of a volume.
 
 use super::bounds::{BLOCK_BYTES, SIZE as SIZE_ALLOWED};
-use super::paths::path;
+use super::paths::{path, refused_file};
 use plimsoll_cache::partition::GROUPS_MAX;
 use plimsoll_cache::policies;
 use plimsoll_cache::store::Semantics;
@@ -104,7 +104,7 @@ const ACCEPT_LOSSES: Key<Boolean> = Key {
     form: Boolean,
     absent: Absent::Value(false),
     help: "if a part of the cache's own records is damaged: `true`: the daemon forgets it and uses the rest; `false`: \
-           the daemon does not start ([cache-format.md](cache-format.md#what-is-believed-beside-damage))",
+           the daemon does not start, and names the bound of what would be lost, in units and bytes ([cache-format.md](cache-format.md#what-is-believed-beside-damage))",
 };
 
 pub(super) const TABLE: KeyTable = KeyTable {
@@ -125,6 +125,14 @@ pub(super) const TABLE: KeyTable = KeyTable {
         &ACCEPT_LOSSES,
     ],
 };
+
+/// Files of caches that are there and cannot be what the configuration says. `configuration` is the path of the file
+/// that is checked.
+pub(super) fn check_files(caches: &[Cache], configuration: &Path, problems: &mut Vec<Problem>) {
+    for cache in caches.iter().filter(|cache| cache.place.is_understood(FILE.name)) {
+        problems.extend(refused_file(&cache.place, FILE.name, &cache.settings.path, configuration));
+    }
+}
 
 /// A section `[cache.NAME]`.
 #[derive(Clone, Debug)]

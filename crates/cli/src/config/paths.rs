@@ -1,5 +1,8 @@
 //! Paths in the file: made absolute, and short enough for sockets.
 
+use plimsoll_settings::{Place, Problem, quoted};
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 /// `sun_path` of a Unix socket's address, with the zero byte at its end. Bytes.
@@ -34,4 +37,18 @@ pub(super) fn bounded(path: PathBuf, bytes_max: usize) -> Result<PathBuf, String
         length if length > bytes_max => Err(format!("a path of at most {bytes_max} bytes (it has {length})")),
         _ => Ok(path),
     }
+}
+
+/// Why the section at `place` cannot name this file by its key `key`: it is neither a file nor a block device, or it is
+/// the configuration itself. A file that is not there may come before the daemon starts.
+pub(super) fn refused_file(place: &Place, key: &str, path: &Path, configuration: &Path) -> Option<Problem> {
+    let metadata = std::fs::metadata(path).ok()?;
+    let (kind, shown) = (metadata.file_type(), quoted(&path.to_string_lossy()));
+    if !kind.is_file() && !kind.is_block_device() {
+        let what = if kind.is_dir() { "a directory" } else { "neither a file nor a block device" };
+        return Some(place.problem(key, format!("{shown}, {what}"), "a regular file or a block device"));
+    }
+    let is_it = |other: Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
+    let is_configuration = std::fs::metadata(configuration).is_ok_and(is_it);
+    is_configuration.then(|| place.problem(key, format!("{shown}, this configuration"), "a file of its own"))
 }

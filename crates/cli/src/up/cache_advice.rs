@@ -5,7 +5,7 @@ use crate::config::{Cache, Configuration, Volume};
 use plimsoll_cache::store::OpenError;
 use plimsoll_engine::backend::{self, VolumeConfig};
 use plimsoll_engine::cache::{CacheError, CacheNote};
-use plimsoll_engine::notes::Notes;
+use plimsoll_engine::notes::{DamagedNote, Notes};
 use std::io::{self, ErrorKind};
 
 /// What is noted of a volume's cache. If it may, it first finishes what a daemon that was killed had begun: a cache
@@ -43,6 +43,14 @@ pub(super) fn why_not_without(
     let note = match noted(configuration, volume, true) {
         Ok(Some(note)) => note,
         Ok(None) => return why_not_a_copy(&at, configuration, section, volume),
+        Err(error) if DamagedNote::behind(&error).is_some() => {
+            let name = &section.name;
+            return Some(format!(
+                "{at}: got none, and {error}: what is newest may be only in its cache, and no whole note says which that is (to serve it: \
+                 put cache = NAME into the section, then plimsoll cache adopt {file} NAME; to do without it, and lose what only that cache \
+                 has: plimsoll cache forget {file} {name})"
+            ));
+        }
         Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
     };
     if let Some(why) = note.why_not_of(&section.name) {
@@ -67,11 +75,11 @@ fn why_not_a_copy(
         Ok(note) => note?,
         Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
     };
-    let (name, cache, path) = (&section.name, &note.cache, note.path.display());
+    let (name, cache, path, file) = (&section.name, &note.cache, note.path.display(), configuration.file.display());
     Some(format!(
         "{at}: got none, and its file was copied or moved from one that has the cache {cache:?} on {path}: what is newest may be only \
-         there, allowed a copy that was made after plimsoll cache detach (to serve it as it is: plimsoll cache forget {} {name})",
-        configuration.file.display()
+         there, allowed a copy that was made after plimsoll cache detach (if it was moved: put cache = {cache:?} into the section, then \
+         plimsoll cache adopt {file} {cache} --moved; to serve it as it is: plimsoll cache forget {file} {name})",
     ))
 }
 
@@ -140,6 +148,9 @@ pub(super) fn with_advice(
             "{error}; if it has not: {} while no daemon runs; otherwise: {make} --replace (what only it had is lost)",
             command("adopt")
         ),
+        CacheError::NoteDamaged { names_another, .. } => {
+            format!("{error}; {}", how_to_note(configuration, config, &command("adopt"), *names_another))
+        }
         CacheError::OtherContent { .. } => {
             format!("{error}; if it is the same, with another content: {} while no daemon runs", command("adopt"))
         }
@@ -150,12 +161,16 @@ pub(super) fn with_advice(
             format!("{error}; to make another in its place: {make} --replace (what only the newer one has is lost)")
         }
         CacheError::Open { source: OpenError::Damaged { .. }, .. } => {
-            format!("{error}; accept_losses = true accepts that")
+            format!("{error}; {}", how_to_accept(configuration, cache))
+        }
+        CacheError::Open { source: OpenError::OtherSize { was_blocks, is_blocks }, .. } => {
+            format!("{error}; {}", how_to_resize(configuration, config, *was_blocks, *is_blocks))
         }
         CacheError::Exists { .. } => format!("{error}, and its volume may need that ({make} --replace)"),
-        CacheError::Open { source: OpenError::OtherStore { .. }, .. } => {
+        CacheError::Open { source: OpenError::OtherStore, .. } => {
+            let adopt = how_to_join(config, &note, &command("adopt"));
             format!(
-                "{error}; to make another in its place: {make} --replace (what only that store's cache has is lost)"
+                "{error}; {adopt}to make another in its place: {make} --replace (what only that store's cache has is lost)"
             )
         }
         CacheError::Open { source: OpenError::NoSuperblock | OpenError::Spent, .. } => {
@@ -163,4 +178,58 @@ pub(super) fn with_advice(
         }
         error => error.to_string(),
     }
+}
+
+/// What goes on where no copy of a note is whole.
+fn how_to_note(configuration: &Configuration, config: &VolumeConfig, adopt: &str, names_another: bool) -> String {
+    let (file, volume) = (configuration.file.display(), &config.name);
+    let lost = format!("to do without, and lose what only its cache has: plimsoll cache forget {file} {volume}");
+    match names_another {
+        true => format!("what is left of the note names another cache ({lost})"),
+        false => format!("if that is its cache: {adopt} while no daemon runs ({lost})"),
+    }
+}
+
+/// What joins a cache and a store that has another name than before; empty where no note came along with it.
+fn how_to_join(config: &VolumeConfig, note: &io::Result<Option<CacheNote>>, adopt: &str) -> String {
+    let is_moved = Notes::of_its_original::<CacheNote>(config).is_ok_and(|note| note.is_some());
+    match is_moved || note.as_ref().is_ok_and(Option::is_some) {
+        true => format!(
+            "if the slow file was moved here, or was reached through a loop device before and is not now (or the other way round), and \
+             was not written since: {adopt} --moved while no daemon runs; "
+        ),
+        false => String::new(),
+    }
+}
+
+/// What accepts the losses of a damaged cache, and what is known of when it was written.
+fn how_to_accept(configuration: &Configuration, cache: &Cache) -> String {
+    let (file, place) = (configuration.file.display(), &cache.place);
+    let written = match cache.settings.dirty_age {
+        Some(age) => format!(
+            "all of that was written in the last {age} before the daemon ended, if the slow device kept up (dirty_age)"
+        ),
+        None => "when that was written is not recorded".to_owned(),
+    };
+    format!(
+        "{written}; to accept it: put accept_losses = true into {} ({file}:{}), then plimsoll up {file} (a copy of {} made before that keeps \
+         what is there)",
+        place.path,
+        place.line,
+        cache.settings.path.display()
+    )
+}
+
+/// What to do with a volume that got another size while its cache was not detached.
+fn how_to_resize(configuration: &Configuration, config: &VolumeConfig, was_blocks: u64, is_blocks: u64) -> String {
+    let (file, volume) = (configuration.file.display(), &config.name);
+    let was_bytes = was_blocks * plimsoll_cache::store::BLOCK_BYTES as u64;
+    let longer = match is_blocks > was_blocks {
+        true => String::new(),
+        false => format!(" (a file that was cut off: truncate -s {was_bytes} first)"),
+    };
+    format!(
+        "nothing is lost: put size = \"{was_bytes} B\" back into volume.{volume}; the file or device may stay longer{longer}; then plimsoll \
+         up {file}, plimsoll cache detach {volume}, and only then another size, and plimsoll cache make {file} for it"
+    )
 }

@@ -15,6 +15,7 @@ use plimsoll_core::ByteCount;
 use plimsoll_engine::EngineHandle;
 use plimsoll_engine::backend;
 use plimsoll_engine::cache::{CacheError, CacheSettings, Forgotten, FoundCache};
+use plimsoll_engine::notes::DamagedNote;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -267,9 +268,20 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
         let names = configuration.volumes.iter().map(|volume| format!("{:?}", volume.name)).collect::<Vec<_>>();
         Failure::BadInput(format!("{file}: volume: got {name:?}, allowed {}", names.join(", ")))
     })?;
-    let forgotten = plimsoll_engine::cache::forget(&plan::notes(configuration), &plan::volume(configuration, section));
+    let (notes, volume) = (plan::notes(configuration), plan::volume(configuration, section));
     let place = format!("{file}:{}: volume.{name}", section.place.line);
-    match forgotten.map_err(|error| Failure::Failed(format!("{place}: cannot forget its cache: {error}")))? {
+    let failed = |error: std::io::Error| Failure::Failed(format!("{place}: cannot forget its cache: {error}"));
+    let forgotten = match plimsoll_engine::cache::forget(&notes, &volume) {
+        Err(error) if DamagedNote::behind(&error).is_some() => {
+            plimsoll_engine::cache::forget_damaged_note(&notes, &volume).map_err(failed)?;
+            return Ok(format!(
+                "volume {name}: is served as it is, and what only its cache had is lost; {error}, and it is taken away; WARNING: should a cache \
+                 of this volume come back that holds something, it is refused until plimsoll cache adopt"
+            ));
+        }
+        forgotten => forgotten.map_err(failed)?,
+    };
+    match forgotten {
         None => Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache"))),
         Some((note, forgotten)) => {
             let (cache, path) = (&note.cache, note.path.display());
@@ -336,11 +348,12 @@ pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) ->
     Ok(format!("cache {name}: {bytes} on {} for volume {}", cache.settings.path.display(), volume.name))
 }
 
-/// Takes the administrator's word that the cache called `name` belongs to its volume, while no daemon runs.
-pub(crate) fn adopt(configuration: &Configuration, name: &str) -> Result<String, Failure> {
+/// Takes the administrator's word that the cache called `name` belongs to its volume, while no daemon runs; that the
+/// slow file was moved, if `is_moved`.
+pub(crate) fn adopt(configuration: &Configuration, name: &str, is_moved: bool) -> Result<String, Failure> {
     let (cache, section) = cache_and_volume(configuration, name)?;
     let opened = plan::open(configuration, section).map_err(Failure::Failed)?;
-    let adopted = plimsoll_engine::cache::adopt(&cache.settings, &opened);
+    let adopted = plimsoll_engine::cache::adopt(&cache.settings, &opened, is_moved);
     let advised = |error| failed(configuration, cache, &with_advice(configuration, cache, opened.config(), &error));
     let report = adopted.map_err(advised)?;
     Ok(format!("{}; from now on it is noted that the volume has it", found_line(&section.name, cache, &report)))

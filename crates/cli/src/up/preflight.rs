@@ -1,6 +1,7 @@
 //! Whether this user on this machine can do what the configuration asks, before anything is touched.
 
 use crate::config::{Configuration, Place};
+use plimsoll_serve::attach::foreign_mount;
 use plimsoll_tags::TagsError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
@@ -47,6 +48,11 @@ pub(super) fn wrong_mounts(configuration: &Configuration) -> Option<String> {
             };
             let path = file_system.refused_target();
             let path = path.map(|got| wrong("path", got, "a directory, or a path at which one can be made"));
+            let path = path.or_else(|| {
+                let of = foreign_mount(&file_system.target, &configuration.daemon.state_directory)?;
+                let got = format!("{}, {of}", file_system.target.display());
+                Some(wrong("path", got, "a directory on which no other daemon has mounted a volume"))
+            });
             let options = file_system.refused_options();
             let allowed = format!("mount options of {}", file_system.kind);
             path.into_iter().chain(options.map(|got| wrong("options", got, &allowed))).collect::<Vec<_>>()

@@ -369,8 +369,9 @@ fn a_corrupted_cache_is_never_served_as_good_data() {
     bytes[2 * BLOCK_BYTES..first_unit * BLOCK_BYTES].iter_mut().step_by(977).for_each(|byte| *byte ^= 0x10);
     std::fs::write(&fast, &bytes).unwrap();
     let log = text(&site.up_fails().stderr);
-    let advice = "data that was only in the cache may be lost; accept_losses = true accepts that";
-    assert!(log.contains("are damaged, and ") && log.contains(advice), "{log}");
+    let advice =
+        "to accept it: put accept_losses = true into cache.fast (plimsoll.toml:7), then plimsoll up plimsoll.toml";
+    assert!(log.contains("are damaged; accepting that loses at most ") && log.contains(advice), "{log}");
     let path = site.path("plimsoll.toml");
     let accepting =
         std::fs::read_to_string(&path).unwrap().replace("size = \"4MiB\"", "size = \"4MiB\"\naccept_losses = true");

@@ -8,6 +8,7 @@
 use crate::cache::{connect, done, killed_with_dirty_data, site};
 use crate::support::{Site, text};
 use crate::versions::BLOCK_BYTES;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 /// The site's configuration with each of the first words in place of the second.
@@ -221,10 +222,105 @@ fn a_note_of_another_volume_or_one_that_cannot_be_read_is_no_reason_to_serve_wit
         "what its slow device is known by is noted of volume \"db\", whose cache \"fast\" on {fast} was not detached (if that is \
          this one, it can be forgotten by that name)"
     ));
+    let note = note_of(&site);
+    std::fs::write(&note, "{").unwrap();
+    // No other copy of it is left.
+    let _ = rustix::fs::removexattr(site.path("slow.img"), "user.plimsoll.cache");
+    refused(&format!("got none, and {} is no note of a cache: ", note.display()));
+}
+
+/// The only note in the site's directory.
+fn note_of(site: &Site) -> PathBuf {
     let notes: Vec<_> = std::fs::read_dir(site.path("notes")).unwrap().map(|entry| entry.unwrap().path()).collect();
     let [note] = notes.as_slice() else { panic!("{notes:?}") };
-    std::fs::write(note, "{").unwrap();
-    refused(&format!("cannot tell whether it has one: {} is no note of a cache: ", note.display()));
+    note.clone()
+}
+
+/// The copy beside the store, which is `text` from now on; `None` where the file system has no attributes.
+fn damage_attribute(site: &Site, text: &[u8]) -> Option<()> {
+    let (slow, name) = (site.path("slow.img"), "user.plimsoll.cache");
+    rustix::fs::getxattr(&slow, name, &mut [0; 4096][..]).ok()?;
+    rustix::fs::setxattr(&slow, name, text, rustix::fs::XattrFlags::empty()).ok()
+}
+
+/// One copy of the note is damaged: the file in the notes directory, then the attribute of the slow file. Outcome: the
+/// daemon serves with all that the cache has, a warning names the damaged copy, and the copy is whole again.
+///
+/// Planted breaks that were seen red: a damaged copy is an error beside a whole one; the copy is not written again.
+#[test]
+fn a_damaged_copy_of_a_note_is_passed_over_and_written_again() {
+    let site = site("");
+    let mut blocks = killed_with_dirty_data(&site);
+    let note = note_of(&site);
+    let whole = std::fs::read(&note).unwrap();
+    let mut served = |place: &str| {
+        let daemon = site.up();
+        blocks.verify(&mut connect(&site));
+        let log = daemon.stop();
+        let warnings: Vec<&str> = log.lines().filter(|line| line.contains("is no note of a cache")).collect();
+        assert!(warnings.len() == 1 && warnings[0].contains("WARN") && warnings[0].contains(place), "{log}");
+        assert!(serde_json::from_slice::<serde_json::Value>(&std::fs::read(&note).unwrap()).is_ok());
+    };
+    if damage_attribute(&site, b"{\"store\":\"").is_none() {
+        return eprintln!("not run: no extended attributes on this file system");
+    }
+    served("the attribute user.plimsoll.cache of ");
+    std::fs::write(&note, &whole[..whole.len() / 2]).unwrap();
+    served(&note.display().to_string());
+    // Both are whole now.
+    let log = site.up().stop();
+    assert!(!log.contains("is no note of a cache"), "{log}");
+}
+
+/// No whole copy of the note is left. Outcome: nothing is served; one line says what is damaged, how much the cache
+/// has, and the two commands; after `adopt` everything is there, after `forget` the volume is served without the cache,
+/// and the cache is refused.
+///
+/// Planted breaks that were seen red: a damaged note is none; `adopt` refuses; `forget` leaves the damaged note.
+#[test]
+fn without_a_whole_note_nothing_is_served_until_an_administrator_says_so() {
+    let site = site("");
+    let mut blocks = killed_with_dirty_data(&site);
+    let note = note_of(&site);
+    let damage = || {
+        std::fs::write(&note, b"").unwrap();
+        damage_attribute(&site, b"");
+    };
+    damage();
+    let before = std::fs::read(site.path("fast.img")).unwrap();
+    let log = text(&site.up_fails().stderr);
+    let fast = site.path("fast.img").display().to_string();
+    let means = format!("and no whole note says which cache volume db has: {fast} has ");
+    assert!(log.contains("is no note of a cache") && log.contains(&means), "{log}");
+    let advice = "of that not yet on the slow device; if that is its cache: plimsoll cache adopt plimsoll.toml fast while no daemon runs \
+                  (to do without, and lose what only its cache has: plimsoll cache forget plimsoll.toml db)";
+    assert!(log.trim().ends_with(advice), "{log}");
+    assert!(before == std::fs::read(site.path("fast.img")).unwrap(), "what is refused is not touched");
+    let run = |arguments: &[&str]| {
+        let output = site.command(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    run(&["cache", "adopt", "plimsoll.toml", "fast"]);
+    let daemon = site.up();
+    blocks.verify(&mut connect(&site));
+    daemon.stop();
+
+    damage();
+    let without = |is_without: bool| match is_without {
+        true => reconfigured(&site, &[(SECTION, ""), (KEY, "")]),
+        false => reconfigured(&site, &[("[volume.db]\n", &format!("{SECTION}[volume.db]\n{KEY}"))]),
+    };
+    without(true);
+    let log = text(&site.up_fails().stderr);
+    assert!(log.contains("put cache = NAME into the section, then plimsoll cache adopt plimsoll.toml NAME"), "{log}");
+    let said = run(&["cache", "forget", "plimsoll.toml", "db"]);
+    assert!(said.contains("is served as it is, and what only its cache had is lost; "), "{said}");
+    assert!(!note.exists());
+    site.up().stop();
+    without(false);
+    let log = text(&site.up_fails().stderr);
+    assert!(log.contains("no note says that the volume has not been written without it since"), "{log}");
 }
 
 /// The file of a volume is copied with its attributes, or moved to another file system, while its cache has what is
@@ -322,4 +418,46 @@ fn a_daemon_that_was_killed_while_a_cache_left_starts_again() {
     }
     assert!(killed_meanwhile > 0, "no kill came before the cache had gone");
     println!("killed while the note said that the cache leaves: {killed_meanwhile} of 16");
+}
+
+/// The slow file is moved to where it is another file, with its attributes. Outcome: the daemon does not serve it, with
+/// its cache or without; the refusal names the command that joins the two, and after that everything is there.
+///
+/// Planted break that was seen red: `--moved` is no word.
+#[test]
+fn a_slow_file_that_was_moved_is_served_with_its_cache_after_a_word() {
+    let site = site("");
+    let mut blocks = killed_with_dirty_data(&site);
+    let moved = site.path("moved.img");
+    let copied = std::process::Command::new("cp").arg("-a").arg(site.path("slow.img")).arg(&moved).status();
+    assert!(copied.unwrap().success());
+    std::fs::remove_file(site.path("slow.img")).unwrap();
+    if rustix::fs::getxattr(&moved, "user.plimsoll.cache", &mut [0; 4096][..]).is_err() {
+        return println!("not run: no extended attributes on this file system");
+    }
+    reconfigured(&site, &[("slow.img", "moved.img")]);
+    let advice = "plimsoll cache adopt plimsoll.toml fast --moved";
+    let log = text(&site.up_fails().stderr);
+    assert!(
+        log.contains("the cache belongs to another store; if the slow file was moved here") && log.contains(advice),
+        "{log}"
+    );
+    reconfigured(&site, &[(SECTION, ""), (KEY, "")]);
+    let log = text(&site.up_fails().stderr);
+    assert!(log.contains("if it was moved: put cache = \"fast\" into the section") && log.contains(advice), "{log}");
+    reconfigured(&site, &[("[volume.db]\n", &format!("{SECTION}[volume.db]\n{KEY}"))]);
+    let adopt = |more: &[&str]| {
+        let words = [&["cache", "adopt", "plimsoll.toml", "fast"], more].concat();
+        let output = site.command(&words).output().unwrap();
+        (output.status.success(), text(&output.stdout) + text(&output.stderr).as_str())
+    };
+    let (is_adopted, said) = adopt(&[]);
+    assert!(!is_adopted && said.contains(advice), "{said}");
+    let (is_adopted, said) = adopt(&["--moved"]);
+    assert!(is_adopted && said.trim().ends_with("from now on it is noted that the volume has it"), "{said}");
+    for _ in 0..2 {
+        let daemon = site.up();
+        blocks.verify(&mut connect(&site));
+        daemon.stop();
+    }
 }

@@ -1,6 +1,6 @@
 //! What administrators are told of caches: of sizes that none can have, of damage, of what a command would lose.
 
-use crate::cache::{connect, done, site};
+use crate::cache::{connect, done, killed_with_dirty_data, site};
 use crate::support::text;
 use crate::versions::BLOCK_BYTES;
 use std::os::unix::fs::FileExt;
@@ -105,9 +105,87 @@ fn a_start_without_the_file_of_a_cache_names_the_command_that_makes_one_and_what
     // It is noted from now on that the volume has one.
     std::fs::rename(&fast, &kept).unwrap();
     refused("to make one: plimsoll cache make plimsoll.toml fast --replace (what only the old one had is lost)");
-    std::fs::create_dir(&fast).unwrap();
+    // It is there, and this user may not open it. (A directory is refused when the configuration is read.)
+    std::fs::File::create(&fast).unwrap();
+    std::fs::set_permissions(&fast, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
     refused(
         "if it can be read and not written: plimsoll cache rescue plimsoll.toml db copies what only it has, and plimsoll cache forget \
          plimsoll.toml db gives it up then",
     );
+}
+
+/// One block of the journal is damaged. Outcome: the refusal names the bound of what accepting it loses, in units and
+/// bytes, how old that is at the most, and what accepts it. Once accepted, no more than that is lost: what was written
+/// before the damaged block and in it. What was written later is there.
+///
+/// Planted breaks that were seen red: the bound leaves out what the damaged block named; the refusal says nothing of
+/// acceptance.
+#[test]
+fn a_damaged_journal_is_refused_with_the_bound_of_what_accepting_it_loses() {
+    let site = site("dirty_age = \"1h\"");
+    let daemon = site.up();
+    let mut client = connect(&site);
+    for (at, byte) in [(0, 1), (64, 2), (128, 3)] {
+        client.write(at * BLOCK_BYTES as u64, &[byte; 10 * BLOCK_BYTES], false).unwrap();
+        client.flush().unwrap();
+    }
+    drop(daemon);
+    let fast = std::fs::File::options().read(true).write(true).open(site.path("fast.img")).unwrap();
+    // Behind two superblocks: the journal, with the flushes' blocks from number 1 on. That is their number modulo 16.
+    let [second, third] = [2 + 2, 2 + 3].map(|block| (block * BLOCK_BYTES) as u64);
+    let mut magic = [[0; 16]; 2];
+    fast.read_exact_at(&mut magic[0], second).unwrap();
+    fast.read_exact_at(&mut magic[1], third).unwrap();
+    assert!(magic[0] == magic[1] && magic[0] != [0; 16], "both are of this cache's journal");
+    fast.write_all_at(&[0xbd; 512], second + 1024).unwrap();
+    let log = text(&site.up_fails().stderr);
+    let bound = "1 blocks of the cache's journal and 0 pages of its map are damaged; accepting that loses at most 1.03 MiB (263 units) that the \
+                 slow device lacks: 40 KiB (10 units) that cannot be believed any more, and at most 253 units that the damaged records \
+                 named; 0 clean units are forgotten, too; all of that was written in the last 3600 s before the daemon ended";
+    let accepts = "put accept_losses = true into cache.fast (plimsoll.toml:7), then plimsoll up plimsoll.toml";
+    assert!(log.contains(bound) && log.contains(accepts), "{log}");
+    let path = site.path("plimsoll.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, file.replace("dirty_age = \"1h\"", "accept_losses = true")).unwrap();
+    let daemon = site.up();
+    let mut client = connect(&site);
+    for (at, byte) in [(0, 0), (64, 0), (128, 3)] {
+        let mut read = [9; 10 * BLOCK_BYTES];
+        client.read(at * BLOCK_BYTES as u64, &mut read).unwrap();
+        assert!(read == [byte; 10 * BLOCK_BYTES], "block {at}: {}", read[0]);
+    }
+    daemon.stop();
+}
+
+/// A volume with a dirty cache is made longer while no daemon runs. Outcome: it is refused with the way that loses
+/// nothing, and no word of replacing the cache; that way works.
+///
+/// Planted break that was seen red: the other size counts as another store.
+#[test]
+fn a_volume_that_was_made_longer_is_answered_with_the_way_that_loses_nothing() {
+    let site = site("");
+    let mut blocks = killed_with_dirty_data(&site);
+    let path = site.path("plimsoll.toml");
+    let before = std::fs::read_to_string(&path).unwrap();
+    let slow = std::fs::File::options().write(true).open(site.path("slow.img")).unwrap();
+    slow.set_len(32 << 20).unwrap();
+    let longer = before.replace("size = \"16MiB\"", "size = \"32MiB\"");
+    std::fs::write(&path, &longer).unwrap();
+    let log = text(&site.up_fails().stderr);
+    let why = "the cache is of this store when it had 16 MiB, and it has 32 MiB now; nothing is lost: put size = \"16777216 B\" back into \
+               volume.db; the file or device may stay longer; then plimsoll up plimsoll.toml, plimsoll cache detach db";
+    assert!(log.contains(why) && !log.contains("--replace"), "{log}");
+    std::fs::write(&path, before.replace("size = \"16MiB\"", "size = \"16777216 B\"")).unwrap();
+    let daemon = site.up();
+    blocks.verify(&mut connect(&site));
+    done(&site, &["cache", "detach", "db"]);
+    daemon.stop();
+    std::fs::write(&path, &longer).unwrap();
+    let made = site.command(&["cache", "make", "plimsoll.toml", "fast"]).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let daemon = site.up();
+    let mut client = connect(&site);
+    blocks.verify(&mut client);
+    client.write(31 << 20, &[7; BLOCK_BYTES], true).unwrap();
+    daemon.stop();
 }

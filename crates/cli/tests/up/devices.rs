@@ -261,6 +261,61 @@ fn a_cache_of_a_file_is_that_of_its_loop_device_too() {
     }
 }
 
+/// A slow file gets a cache; then it is reached through a loop device, and as a file again. Outcome: each time the
+/// daemon is refused until the administrator says so, and then serves what only the cache has. A loop device on a part
+/// of the file is not joined.
+///
+/// Planted break that was seen red: a note of another part of the file is evidence.
+#[test]
+fn a_cache_follows_its_slow_file_to_a_loop_device_and_back() {
+    if cannot() {
+        return;
+    }
+    let images = tempfile::tempdir().unwrap();
+    let [slow, fast] = ["slow.img", "fast.img"].map(|name| file(images.path(), name, 16));
+    let notes = images.path().join("notes");
+    std::fs::create_dir(&notes).unwrap();
+    let site_by = |way: &Path| {
+        let site = Site::new(&configuration(way, &fast));
+        std::os::unix::fs::symlink(&notes, site.path("notes")).unwrap();
+        site
+    };
+    let part = |offset: &str, size: &str| {
+        let options = ["--find", "--show", "--offset", offset, "--sizelimit", size, slow.to_str().unwrap()];
+        Loop(runs("losetup", &options).into())
+    };
+    let adopt = |site: &Site| {
+        let output = site.command(&["cache", "adopt", "plimsoll.toml", "fast", "--moved"]).output().unwrap();
+        (output.status.success(), text(&output.stderr))
+    };
+    done_offline(&site_by(&slow), &["cache", "make", "plimsoll.toml", "fast", "--replace"]);
+    for (byte, is_by_loop) in [(1, false), (2, true), (3, false)] {
+        let device = is_by_loop.then(|| part("0", "0"));
+        let site = site_by(device.as_ref().map_or(&slow, |device| &device.0));
+        if byte > 1 {
+            let log = text(&site.up_fails().stderr);
+            assert!(log.contains("the cache belongs to another store") && log.contains("--moved"), "{log}");
+            let (is_adopted, said) = adopt(&site);
+            assert!(is_adopted, "{said}");
+        }
+        let daemon = site.up();
+        let mut client = connect(&site);
+        let mut read = [9; BLOCK_BYTES];
+        client.read(0, &mut read).unwrap();
+        assert!(read == [byte - 1; BLOCK_BYTES], "{byte}: {}", read[0]);
+        client.write(0, &[byte; BLOCK_BYTES], true).unwrap();
+        daemon.stop();
+        assert!(std::fs::read(&slow).unwrap()[..BLOCK_BYTES] == [0; BLOCK_BYTES], "only the cache has it");
+        if byte == 1 {
+            let half = part("8388608", "8388608");
+            let wrong = Site::new(&configuration(&half.0, &fast).replace("16MiB", "8MiB"));
+            let (is_adopted, said) = adopt(&wrong);
+            let why = "no note that came along with the slow file names this cache";
+            assert!(!is_adopted && said.contains(why), "{said}");
+        }
+    }
+}
+
 /// Outcome: a block device that takes no writes is refused in one line, and served where the volume takes none.
 ///
 /// Planted break, seen red: a block device's flag is not looked at.

@@ -118,6 +118,42 @@ fn after_a_kill_the_next_one_recovers_and_what_was_synced_is_there() {
     assert_eq!(mounts_below(site.folder.path()), [""; 0]);
 }
 
+/// A daemon is killed, and another one with another state directory has the same mount point. Outcome: it is refused
+/// before anything is made, and the line names the directory that undoes the mount; with that directory the daemon
+/// serves.
+///
+/// Planted break that was seen red: the table of mounts is not looked at.
+#[test]
+fn a_mount_point_of_a_killed_daemon_with_another_state_directory_is_refused() {
+    if let Some(why) = why_no_mounts() {
+        return println!("not run: {why}");
+    }
+    let site = with_mounts(EXT4);
+    let daemon = site.up();
+    std::fs::write(site.path("mnt/a"), "kept").unwrap();
+    daemon.signal(Signal::KILL);
+    daemon.wait();
+    let before = mounts_below(site.folder.path());
+    let path = site.path("plimsoll.toml");
+    let configuration = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, configuration.replace("state_directory = \"state\"", "state_directory = \"other\"")).unwrap();
+    let output = site.up_fails();
+    let said = text(&output.stderr);
+    let state = site.path("state").canonicalize().unwrap();
+    let why = format!(
+        "volume.db.mount.path: got {}, on which volume db of a daemon with the state directory {} is mounted, which has ended: plimsoll up \
+         with that directory undoes it, or umount, allowed a directory on which no other daemon has mounted a volume",
+        site.path("mnt").display(),
+        state.display()
+    );
+    assert!(output.status.code() == Some(2) && said.contains(&why), "{said}");
+    assert_eq!(mounts_below(site.folder.path()), before);
+    std::fs::write(&path, configuration).unwrap();
+    let daemon = site.up();
+    daemon.stop();
+    assert_eq!(mounts_below(site.folder.path()), [""; 0]);
+}
+
 /// Promise: mount-half-way.
 #[test]
 fn a_failure_half_way_undoes_what_was_done() {

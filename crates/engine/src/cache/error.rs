@@ -2,6 +2,7 @@
 
 use super::CacheNote;
 use crate::content::Content;
+use crate::notes::DamagedNote;
 use plimsoll_cache::store::{FormatError, OpenError};
 use plimsoll_core::ByteCount;
 use std::io;
@@ -189,6 +190,37 @@ pub enum CacheError {
         /// Those that the store lacks.
         dirty_units: u32,
     },
+    /// No whole note says which cache the volume has.
+    #[error(
+        "cache {cache}: {damage}, and no whole note says which cache volume {volume} has: {}{}", path.display(), content_words(*content)
+    )]
+    NoteDamaged {
+        /// The cache.
+        cache: String,
+        /// Its device.
+        path: PathBuf,
+        /// The volume.
+        volume: String,
+        /// What is damaged.
+        damage: Box<DamagedNote>,
+        /// Units of 4 KiB that hold a block, and of these the units that the store lacks; `None` where the device was
+        /// not looked at.
+        content: Option<(u32, u32)>,
+        /// Whether what is left of the note names another cache than the one on the device.
+        names_another: bool,
+    },
+    /// Nothing on the volume's side says that the cache of another store is its.
+    #[error("cache {cache}: what is on {} cannot be told to belong to volume {volume}: {why}", path.display())]
+    NoEvidence {
+        /// The cache.
+        cache: String,
+        /// Its device.
+        path: PathBuf,
+        /// The volume.
+        volume: String,
+        /// What is missing.
+        why: String,
+    },
     /// It cannot be made.
     #[error("cache {cache}: {source}")]
     Format {
@@ -227,4 +259,11 @@ pub enum CacheError {
         /// The volume.
         volume: String,
     },
+}
+
+fn content_words(content: Option<(u32, u32)>) -> String {
+    let bytes = |units: u32| ByteCount(u64::from(units) << 12);
+    content.map_or(" may have what is newest of it".to_owned(), |(units, dirty_units)| {
+        format!(" has {} of it, {} of that not yet on the slow device", bytes(units), bytes(dirty_units))
+    })
 }

@@ -18,8 +18,8 @@
 use super::identity::{content_of, identity_of};
 use super::{CacheDevice, CacheError, CacheNote, CacheSettings, give_up, noted, refuse_encrypted};
 use crate::backend::{Volume, VolumeConfig};
-use crate::notes::Notes;
-use plimsoll_cache::store::{Blocks, Identity, OpenError, Report, Superblock, open, probe};
+use crate::notes::{DamagedNote, Notes};
+use plimsoll_cache::store::{Blocks, Identity, OpenError, Report, Superblock, move_to_store, open, probe};
 use std::io;
 
 /// A device of which everything is read and to which nothing is written: what an open would do is seen without doing
@@ -65,7 +65,13 @@ impl Names<'_> {
         if is_given_up {
             return Err(CacheError::GivenUp { cache, path, volume: name });
         }
-        let Some(note) = noted(settings, volume)? else { return Ok(false) };
+        let note = noted(settings, volume).map_err(|mut error| {
+            if let CacheError::NoteDamaged { damage, names_another, .. } = &mut error {
+                *names_another = damage.remains.bytes("uuid").is_some_and(|uuid| uuid != superblock.uuid);
+            }
+            error
+        })?;
+        let Some(note) = note else { return Ok(false) };
         if !note.is_of(&superblock.uuid) {
             return Err(CacheError::Noted { cache, volume: name, note: Box::new(note) });
         }
@@ -101,6 +107,16 @@ impl Names<'_> {
         }
     }
 
+    /// A refusal by a damaged note, with what the cache on the device has; any other error as it is.
+    fn with_content(&self, mut error: CacheError, look: impl FnOnce() -> Result<Report, OpenError>) -> CacheError {
+        if let CacheError::NoteDamaged { content, .. } = &mut error {
+            *content = look()
+                .ok()
+                .map(|report| (report.units + report.given_up_units, report.dirty_units + report.given_up_dirty_units));
+        }
+        error
+    }
+
     /// What an open would find, accepting all losses, without touching the device.
     fn look(&self, device: &mut CacheDevice, identity: Identity, superblock: &Superblock) -> Result<Report, OpenError> {
         let config = self.settings.config(superblock.layout.units);
@@ -131,7 +147,10 @@ pub(super) fn check(
 ) -> Result<(), CacheError> {
     let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) else { return Ok(()) };
     let names = Names { settings, volume };
-    if names.check_notes(superblock, notes)? {
+    let is_named = names
+        .check_notes(superblock, notes)
+        .map_err(|error| names.with_content(error, || names.look(device, identity, superblock)))?;
+    if is_named {
         return names.check_content();
     }
     match names.look(device, identity, superblock) {
@@ -154,25 +173,110 @@ pub(super) fn check(
 /// Takes an administrator's word that the cache on the device of `settings` is the one that `volume` has. Notes so
 /// durably; the cache is not changed. Answers what an open would find.
 ///
+/// `is_moved` is the word that the store has another name than when the cache was made, and the same bytes: it was
+/// moved to another file system, or is reached through a loop device, or no more. It has not been written since without
+/// its cache. Then a note that came along must name this cache, as of its last start ([`moved`]).
+///
 /// # Errors
 /// There is none, it is of another store, it was given up, or it is noted that the volume has another one, or a newer
-/// version of it.
-pub fn adopt(settings: &CacheSettings, volume: &Volume) -> Result<Report, CacheError> {
+/// version of it. Where no note is whole, the word stands for it, unless what is left of a damaged one names another
+/// cache.
+pub fn adopt(settings: &CacheSettings, volume: &Volume, is_moved: bool) -> Result<Report, CacheError> {
     let (config, bytes) = (volume.config(), volume.info().size_bytes);
     refuse_encrypted(config)?;
     let mut device = CacheDevice::open(settings, false)?;
     let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
-    let superblock = probe(&mut device).map_err(wrong)?;
+    let mut superblock = probe(&mut device).map_err(wrong)?;
     let identity = identity_of(config, bytes).map_err(device.system("tell what is before"))?;
     let names = Names { settings, volume: config };
-    let is_noted = settings.notes.as_ref().map_or(Ok(true), |notes| names.check_notes(&superblock, notes))?;
+    let has_moved = is_moved && superblock.store != identity.store;
+    if has_moved {
+        superblock = moved(&mut device, &names, identity, &superblock)?;
+    }
+    let is_noted = match settings.notes.as_ref().map_or(Ok(true), |notes| names.check_notes(&superblock, notes)) {
+        // The administrator's word stands for the note.
+        Err(CacheError::NoteDamaged { names_another: false, .. }) => false,
+        is_noted => is_noted?,
+    };
     let report = names.look(&mut device, identity, &superblock).map_err(wrong)?;
-    if let Some(notes) = settings.notes.as_ref().filter(|_| !is_noted || names.check_content().is_err()) {
+    let needs_note = has_moved || !is_noted || names.check_content().is_err();
+    if let Some(notes) = settings.notes.as_ref().filter(|_| needs_note) {
         let content = content_of(config).map_err(device.system("tell what is before"))?;
         let note = CacheNote { content, ..CacheNote::new(&config.name, &settings.name, &settings.path, &superblock) };
-        notes.put(config, &note).map_err(device.system("note the existence of"))?;
+        let noted = notes.put(config, &note).and_then(|()| notes.remove_damaged::<CacheNote>(config));
+        noted.map_err(device.system("note the existence of"))?;
     }
     Ok(report)
+}
+
+/// Gives the cache of `superblock` to the store of `identity`, which is the same as that of the cache under another
+/// name.
+///
+/// **The evidence.** A note of exactly these bytes came along, in an attribute of the file or by its path. It names
+/// this cache by its uuid, and says that the cache has begun as often as its superblock counts. So the file is no copy
+/// from before the last start: the cache would have begun more often. A copy that was taken since is not told from the
+/// file itself: that it is not one is the administrator's word.
+///
+/// **The order.** The device first, which counts a start, and then the note. A crash in between leaves a cache of this
+/// store without a note, and the same command goes on there. The store under its old name is refused from then on: the
+/// cache is of another one.
+fn moved(
+    device: &mut CacheDevice,
+    names: &Names<'_>,
+    identity: Identity,
+    superblock: &Superblock,
+) -> Result<Superblock, CacheError> {
+    let Names { settings, volume } = *names;
+    let (cache, path, name) = (settings.name.clone(), settings.path.clone(), volume.name.clone());
+    let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) else {
+        let source = OpenError::OtherStore;
+        return Err(CacheError::Open { cache, path, source });
+    };
+    // It was not given up, and no note names another one.
+    match names.check_notes(superblock, notes) {
+        Err(CacheError::NoteDamaged { names_another: false, .. }) => {}
+        checked => drop(checked?),
+    }
+    let found = notes.of_same_bytes::<CacheNote>(volume).map_err(device.system("read the notes of"))?;
+    let of_cache: Vec<&CacheNote> = found.iter().filter(|note| note.is_of(&superblock.uuid)).collect();
+    let is_evidence = |note: &&CacheNote| {
+        note.starts == superblock.starts && note.generation <= superblock.generation && note.leaving.is_none()
+    };
+    let why = match of_cache.iter().copied().find(is_evidence) {
+        Some(note) => note.why_not_of(&volume.name),
+        None => Some(match of_cache.first() {
+            None => "no note that came along with the slow file names this cache".to_owned(),
+            Some(note) => format!(
+                "the note that came along is of start {} of the cache, which has begun {} times: the slow file is a copy from before",
+                note.starts, superblock.starts
+            ),
+        }),
+    };
+    if let Some(why) = why {
+        return Err(CacheError::NoEvidence { cache, path, volume: name, why });
+    }
+    // What cannot be opened, or is of a store of another size, is refused with the reason, untouched.
+    let of_store = Identity { store: superblock.store, ..identity };
+    let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
+    names.look(device, of_store, superblock).map_err(wrong)?;
+    move_to_store(device, identity.store).map_err(wrong)
+}
+
+/// Takes away what is left of the note of `volume`, of which no copy is whole. A cache that can still be read there is
+/// given up by its mark; any other one is refused from now on as one that no note names.
+///
+/// # Errors
+/// The system's, or a newer program wrote a copy.
+pub fn forget_damaged_note(notes: &Notes, volume: &VolumeConfig) -> io::Result<()> {
+    if let Err(error) = notes.get::<CacheNote>(volume)
+        && let Some(uuid) = DamagedNote::behind(&error).and_then(|damage| damage.remains.bytes("uuid"))
+    {
+        notes.give_up(&uuid)?;
+    }
+    if let Some(note) = notes.remove::<CacheNote>(volume)? {
+        notes.give_up(&note.uuid)?;
+    }
+    Ok(())
 }
 
 /// What became of a cache that is forgotten. In any case it is noted that it was given up, and it is never used again.

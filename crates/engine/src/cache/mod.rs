@@ -18,7 +18,7 @@ mod rescue;
 
 pub(crate) use device::CacheDevice;
 pub use error::CacheError;
-pub use evidence::{Forgotten, adopt, forget};
+pub use evidence::{Forgotten, adopt, forget, forget_damaged_note};
 pub(crate) use identity::{random, store_of, store_of_loop};
 pub use note::{CacheNote, Leaving};
 pub(crate) use pools::numbered;
@@ -26,7 +26,7 @@ pub use rescue::rescue;
 
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::emulation::Emulation;
-use crate::notes::Notes;
+use crate::notes::{DamagedNote, Notes};
 use identity::identity_of;
 use plimsoll_cache::config::{WATERMARK_HIGH_PARTS, WATERMARK_LOW_PARTS};
 use plimsoll_cache::store::layout::SUPERBLOCKS;
@@ -213,7 +213,11 @@ pub fn make(
     refuse_encrypted(volume)?;
     let (cache, path) = (settings.name.clone(), settings.path.clone());
     // Its device may be away, and what is at its path now another one.
-    if let Some(note) = noted(settings, volume)?.filter(|note| !replaces && note.leaving.is_none()) {
+    let note = match noted(settings, volume) {
+        Err(CacheError::NoteDamaged { .. }) if replaces => None,
+        note => note?,
+    };
+    if let Some(note) = note.filter(|note| !replaces && note.leaving.is_none()) {
         return Err(CacheError::Noted { cache, volume: volume.name.clone(), note: Box::new(note) });
     }
     let mut device = CacheDevice::open(settings, true)?;
@@ -238,7 +242,13 @@ fn probe_to_make(device: &mut CacheDevice) -> Result<Superblock, OpenError> {
 fn noted(settings: &CacheSettings, volume: &VolumeConfig) -> Result<Option<CacheNote>, CacheError> {
     let Some(notes) = &settings.notes else { return Ok(None) };
     let (cache, path) = (settings.name.clone(), settings.path.clone());
-    notes.get(volume).map_err(|source| CacheError::System { cache, action: "read the note of", path, source })
+    notes.get(volume).map_err(|source| match DamagedNote::behind(&source) {
+        Some(damage) => {
+            let (damage, volume) = (Box::new(damage.clone()), volume.name.clone());
+            CacheError::NoteDamaged { cache, path, volume, damage, content: None, names_another: false }
+        }
+        None => CacheError::System { cache, action: "read the note of", path, source },
+    })
 }
 
 /// Says whether a cache can be made of this size on its device.
@@ -283,7 +293,11 @@ fn make_on(
     if let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) {
         // The caches that this gives up, on this device or on one that is away.
         let there = probe(device).ok().map(|superblock| superblock.uuid);
-        let had = noted(settings, volume)?.map(|note| note.uuid);
+        // A damaged note is replaced as well: that was asked for before.
+        let had = match noted(settings, volume) {
+            Err(CacheError::NoteDamaged { damage, .. }) => damage.remains.bytes("uuid"),
+            note => note?.map(|note| note.uuid),
+        };
         let given_up = there.iter().chain(&had).try_for_each(|uuid| notes.give_up(uuid));
         given_up.map_err(device.system("note what is given up on"))?;
     }
@@ -303,6 +317,7 @@ fn make_anew(
     volume_bytes: u64,
 ) -> Result<u32, CacheError> {
     let (cache, path) = (settings.name.clone(), settings.path.clone());
+    noted(settings, volume)?;
     let store = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?.store;
     match probe_to_make(device) {
         Err(OpenError::NoCache) => device.refuse_content()?,
@@ -410,9 +425,12 @@ fn unfinished_resize(
     settings: &CacheSettings,
     volume: &VolumeConfig,
 ) -> Result<Option<u64>, CacheError> {
-    let Some(CacheNote { uuid, leaving: Some(Leaving::Resize { size_bytes }), .. }) = noted(settings, volume)? else {
-        return Ok(None);
+    let note = match noted(settings, volume) {
+        // What the cache on the device has is told where it is opened.
+        Err(CacheError::NoteDamaged { .. }) => return Ok(None),
+        note => note?,
     };
+    let Some(CacheNote { uuid, leaving: Some(Leaving::Resize { size_bytes }), .. }) = note else { return Ok(None) };
     let is_given_up = settings.notes.as_ref().map_or(Ok(false), |notes| notes.is_given_up(&uuid));
     let is_given_up = is_given_up.map_err(device.system("tell whether it was given up, of"))?;
     let is_there = probe_to_make(device).is_ok_and(|superblock| superblock.uuid == uuid);

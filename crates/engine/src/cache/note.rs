@@ -10,7 +10,7 @@
 //! between the two. So the note says first that everything is on the slow device ([`Leaving`]). The next start then
 //! finishes what was begun.
 
-use crate::notes::Note;
+use crate::notes::{Note, Remains};
 use plimsoll_cache::store::Superblock;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -104,5 +104,16 @@ impl Note for CacheNote {
 
     fn version(&self) -> u32 {
         self.version
+    }
+
+    /// A damaged note of another cache, or of a later start, says what this one does not. That a cache leaves is
+    /// believed of the same start only: a cache that has begun again since has data of its own.
+    fn stands_for(&self, remains: &Remains) -> bool {
+        let (uuid, starts) = (remains.bytes("uuid"), remains.number("starts"));
+        let is_of_this_start = uuid == Some(self.uuid) && starts == Some(self.starts);
+        uuid.is_none_or(|uuid| self.is_of(&uuid))
+            && starts.is_none_or(|starts| starts <= self.starts)
+            && remains.number("generation").is_none_or(|generation| generation <= self.generation)
+            && (self.leaving.is_none() || is_of_this_start)
     }
 }

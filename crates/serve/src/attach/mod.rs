@@ -17,6 +17,7 @@
 mod data;
 mod error;
 pub mod file_system;
+mod foreign;
 mod isolation;
 mod loop_device;
 pub mod state;
@@ -26,6 +27,7 @@ pub mod thread_setup;
 pub use data::DataPlaces;
 pub use error::AttachError;
 pub use file_system::{FileSystemKind, FileSystemPlan, Format};
+pub use foreign::foreign_mount;
 pub use isolation::isolated;
 pub use state::StateDirectory;
 pub use teardown::TeardownStep;

@@ -32,6 +32,8 @@ const VOLUME_NAME_CHARS_MAX: usize = 100;
 /// Hexadecimal digits of a mark: 64 random bits.
 const MARK_DIGITS: usize = 16;
 
+/// How the names of what any daemon makes begin.
+pub(super) const MARKED_NAMES_BEGIN: &str = "plimsoll:";
 const RANDOM_ID: &str = "/proc/sys/kernel/random/uuid";
 
 /// A mount that we made, or were about to make.
@@ -117,7 +119,7 @@ impl StateDirectory {
 
     /// The name of what this start of the daemon makes for a volume.
     pub(super) fn marked_name(&self, volume: &str) -> String {
-        format!("plimsoll:{}:{volume}", self.mark)
+        format!("{MARKED_NAMES_BEGIN}{}:{volume}", self.mark)
     }
 
     /// Begins the notes of a volume.
@@ -180,6 +182,12 @@ fn lock(directory: &Path) -> Result<File, AttachError> {
     };
     write().map_err(AttachError::file("write", &path))?;
     Ok(file)
+}
+
+/// Whether a daemon has this state directory, as far as this user may know.
+pub(super) fn is_held(directory: &Path) -> bool {
+    let lock = File::open(directory.join("lock"));
+    lock.is_ok_and(|lock| rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
 }
 
 fn read_line(path: &str) -> Result<String, AttachError> {

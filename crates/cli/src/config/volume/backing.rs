@@ -2,13 +2,12 @@
 //! `[volume.NAME]`.
 
 use super::{SIZE, Volume};
-use crate::config::paths::path;
+use crate::config::paths::{path, refused_file};
 use plimsoll_core::ByteCount;
 use plimsoll_engine::backend::{COMPRESSION_LEVELS, check_key};
 use plimsoll_settings::key::{Absent, Boolean, Key, KeyTable, SubTable, Text};
 use plimsoll_settings::{Problem, Section, quoted};
 use std::fmt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// How volumes in memory can be compressed.
@@ -141,10 +140,12 @@ fn key_file(mut section: Section<'_>, directory: &Path, problems: &mut Vec<Probl
 
 /// Files of volumes that are there and cannot be what the configuration says. What is not there may come before the
 /// daemon starts.
-pub(in crate::config) fn check_files(volumes: &[Volume], problems: &mut Vec<Problem>) {
+/// `configuration` is the path of the file that is checked.
+pub(in crate::config) fn check_files(volumes: &[Volume], configuration: &Path, problems: &mut Vec<Problem>) {
     for volume in volumes {
         let Backing::File { path, key_file } = &volume.backing else { continue };
-        problems.extend(of_volume(volume, path));
+        let refused = refused_file(&volume.place, FILE.name, path, configuration);
+        problems.extend(refused.or_else(|| of_volume(volume, path)));
         problems.extend(key_file.as_deref().and_then(|key| of_key(volume, key)));
     }
 }
@@ -152,10 +153,6 @@ pub(in crate::config) fn check_files(volumes: &[Volume], problems: &mut Vec<Prob
 fn of_volume(volume: &Volume, path: &Path) -> Option<Problem> {
     let metadata = std::fs::metadata(path).ok()?;
     let (kind, shown) = (metadata.file_type(), quoted(&path.to_string_lossy()));
-    if !kind.is_file() && !kind.is_block_device() {
-        let what = if kind.is_dir() { "a directory" } else { "neither a file nor a block device" };
-        return Some(volume.place.problem(FILE.name, format!("{shown}, {what}"), "a regular file or a block device"));
-    }
     let (has_bytes, size_bytes) = (metadata.len(), volume.size_bytes);
     let is_short = kind.is_file() && volume.place.is_understood(SIZE.name) && has_bytes < size_bytes;
     is_short.then(|| {

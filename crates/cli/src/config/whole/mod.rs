@@ -14,7 +14,7 @@ mod users;
 
 use super::sections::Sections;
 use super::volume::{backing, iscsi, mount, nbd};
-use super::{Configuration, Defaults, Listen, Problem, device, volume};
+use super::{Configuration, Defaults, Listen, Problem, cache, device, volume};
 use std::path::Path;
 
 /// Resolves, places and admits. The answer is complete only if `problems` stayed empty.
@@ -30,7 +30,8 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
     mount::check_tenants(&sections.volumes, problems);
     observed::check_gates(&sections, problems);
     paths::check(&sections, problems);
-    backing::check_files(&sections.volumes, problems);
+    backing::check_files(&sections.volumes, file, problems);
+    cache::check_files(&sections.caches, file, problems);
     users::check_effect(&sections, problems);
     device::check_observed_once(&sections.devices, problems);
     observed::check_volumes(&sections, problems);

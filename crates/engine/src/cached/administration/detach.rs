@@ -18,10 +18,10 @@
 //! note and no cache needs no administrator's word.
 
 use super::super::{Phase, VolumeCache};
-use crate::cache::{CacheDevice, CacheNote, Leaving, give_up};
+use crate::cache::{CacheDevice, CacheNote, CacheSettings, Leaving, give_up};
 use crate::error::EngineError;
 use crate::handle::EngineHandle;
-use crate::notes::Notes;
+use crate::notes::{DamagedNote, Notes};
 use plimsoll_cache::store::{BLOCK_BYTES, Superblock};
 use std::io;
 use std::sync::mpsc::channel;
@@ -99,7 +99,7 @@ impl EngineHandle {
             End::MayLose => is_copied.then_some(Leaving::Detach),
         };
         if let (Some(leaving), Some(notes)) = (leaving, &notes) {
-            self.note_leaving(volume, notes, leaving)?;
+            self.note_leaving(volume, notes, leaving, &superblock)?;
         }
         let given_up = give_up(&mut device, &superblock);
         drop(device);
@@ -124,10 +124,24 @@ impl EngineHandle {
 
     /// Notes that everything is on the slow device. Where that cannot be noted, the cache stays. It takes no writes if
     /// it cannot be told either that the note holds no more: a start would believe it.
-    fn note_leaving(&self, volume: &str, notes: &Notes, leaving: Leaving) -> Result<(), EngineError> {
+    fn note_leaving(
+        &self,
+        volume: &str,
+        notes: &Notes,
+        leaving: Leaving,
+        superblock: &Superblock,
+    ) -> Result<(), EngineError> {
         let (config, _) = self.volume_config(volume)?;
+        let CacheSettings { name, path, .. } = self.cache_settings(volume)?;
         let mut is_as_before = true;
-        let noted = notes.get::<CacheNote>(&config).and_then(|note| {
+        let noted = match notes.get::<CacheNote>(&config) {
+            // This engine has the cache, so nothing need be read to know which it is.
+            Err(error) if DamagedNote::behind(&error).is_some() => {
+                Ok(Some(CacheNote::new(volume, &name, &path, superblock)))
+            }
+            noted => noted,
+        };
+        let noted = noted.and_then(|note| {
             let Some(note) = note else { return Ok(()) };
             let mut leaves = note.clone();
             leaves.leaving = Some(leaving);

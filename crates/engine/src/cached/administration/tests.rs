@@ -417,3 +417,46 @@ fn what_cannot_be_read_is_lost_when_that_is_said_and_nothing_else() {
         cached.engine.shutdown(PATIENCE).unwrap();
     }
 }
+
+/// `detach --lost` of a cache of which everything can be read; the daemon ends when the device has given it up, or
+/// before. Outcome: the note says by then that everything is on the slow device, as with any other detach, so the next
+/// start needs no administrator's word.
+///
+/// Planted break that was seen red: a detach that may lose something never notes that the cache leaves.
+#[test]
+fn a_whole_cache_that_is_given_up_with_losses_leaves_as_any_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cached = Cached::new(directory.path());
+    let data = vec![7; 8 * BLOCK_BYTES];
+    assert!(cached.write(&data));
+    let (notes, config) = (cached.notes().clone(), cached.config.clone());
+    let mut at_the_device = None;
+    let lost = cached.engine.detach_cache_by("v", End::MayLose, |device, superblock| {
+        at_the_device = Some(notes.get::<CacheNote>(&config));
+        give_up(device, superblock)
+    });
+    assert_eq!(lost.unwrap(), 0);
+    let note = at_the_device.unwrap().unwrap().expect("it is noted until it is gone");
+    assert_eq!(note.leaving, Some(Leaving::Detach));
+    assert!(!cached.is_noted() && cached.stored(data.len()) == data && cached.read(data.len()) == data);
+    cached.engine.shutdown(PATIENCE).unwrap();
+}
+
+/// Every copy of the note is damaged while the engine has the cache. Outcome: it can be detached all the same, since
+/// the engine knows which cache it has.
+///
+/// Planted break that was seen red: the cache stays, since its note cannot be read.
+#[test]
+fn a_cache_with_a_damaged_note_can_be_detached() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cached = Cached::new(directory.path());
+    let data = vec![7; 8 * BLOCK_BYTES];
+    assert!(cached.write(&data));
+    let note = cached.notes().path_of::<CacheNote>(&cached.config).unwrap().unwrap();
+    std::fs::write(&note, "{").unwrap();
+    let Backing::File { path, .. } = &cached.config.backing else { unreachable!("it is in a file") };
+    let _ = rustix::fs::removexattr(path, "user.plimsoll.cache");
+    cached.engine.detach_cache("v").unwrap();
+    assert!(!cached.is_noted() && !note.exists() && cached.stored(data.len()) == data);
+    cached.engine.shutdown(PATIENCE).unwrap();
+}

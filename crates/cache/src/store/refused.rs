@@ -190,8 +190,9 @@ impl Refused {
 mod tests {
     use super::*;
 
-    fn not_copied(blocks: u64, ranges: &[Range<u64>]) -> NotCopied {
-        NotCopied { blocks, ranges: ranges.to_vec() }
+    /// Ranges from the first block to the one behind the last.
+    fn not_copied(blocks: u64, ranges: &[(u64, u64)]) -> NotCopied {
+        NotCopied { blocks, ranges: ranges.iter().map(|&(from, to)| from..to).collect() }
     }
 
     #[test]
@@ -219,7 +220,7 @@ mod tests {
         for is_new in [true, false] {
             refused.begin();
             [4, 6, 5, 9].into_iter().for_each(|block| refused.in_place(block, false));
-            let named = not_copied(4, &[4..7, 9..10]);
+            let named = not_copied(4, &[(4, 7), (9, 10)]);
             assert_eq!(refused.not_copied(), named);
             assert_eq!(refused.take_news(), is_new.then_some(named));
             assert_eq!(refused.take_news(), None);
@@ -235,12 +236,12 @@ mod tests {
         let met: Vec<bool> = [70, 3, 70].map(|unit| damaged.insert(UnitId(unit), 100, unit.into())).to_vec();
         assert_eq!(met, [true, true, false]);
         let dirty = |unit: UnitId| (unit.0 != 3).then_some(u64::from(unit.0));
-        assert_eq!(damaged.dirty(dirty), not_copied(1, &[70..71]));
-        assert_eq!(damaged.take_news(2), Some(not_copied(2, &[3..4, 70..71])));
+        assert_eq!(damaged.dirty(dirty), not_copied(1, &[(70, 71)]));
+        assert_eq!(damaged.take_news(2), Some(not_copied(2, &[(3, 4), (70, 71)])));
         damaged.forget(UnitId(70));
         assert!(damaged.insert(UnitId(70), 100, 70));
         assert_eq!(damaged.take_news(9), None, "one of nine is not yet worth a line");
         damaged.is_due = true;
-        assert_eq!(damaged.take_news(9), Some(not_copied(1, &[70..71])), "a pass has met it");
+        assert_eq!(damaged.take_news(9), Some(not_copied(1, &[(70, 71)])), "a pass has met it");
     }
 }

@@ -280,6 +280,7 @@ mod tests {
         assert_eq!(owns, [Own::Page(7), Own::Page(6)]);
         bench.snapshot.page_ended(7);
         assert_eq!(bench.go_on(), (vec![], None), "a page is on its way");
+        assert_eq!(bench.journal.begin_flush(u64::MAX, &[1; 16]), None, "and no flush is for it");
         bench.snapshot.page_ended(6);
         assert_eq!(bench.go_on(), (vec![], None), "the pages wait for a flush");
         for _ in 0..2 {

@@ -19,7 +19,8 @@ fn main() {
         std::process::exit(2);
     };
     let unit_bytes: u64 = unit_bytes.parse().expect("UNIT_BYTES is a number");
-    let policy = policies().iter().find(|known| known.name == policy).expect("POLICY is lru, selective or credit");
+    let policy =
+        policies().iter().find(|known| known.name == policy).expect("POLICY is lru, s3_fifo, selective or credit");
     let config = CacheConfig::new(units.parse().expect("UNITS is a number"), Scheme::default());
     let mut accesses = Vec::new();
     for record in plimsoll_traces::open(trace, None).expect("TRACE can be read").map(|record| record.expect("a record"))

@@ -14,6 +14,8 @@
 
 use crate::partition::{Among, Partition};
 use crate::units::{List, STAMPS, UnitId, Units};
+use plimsoll_core::Class;
+use plimsoll_core::class::CLASSES;
 
 /// Steps of age in the time in which a cache is filled once.
 const STEPS: u32 = 128;
@@ -35,6 +37,23 @@ pub struct AgedLists {
     next_step_at: u64,
     /// Units taken in a step.
     step: u64,
+}
+
+/// Aged lists that a start fills all at once.
+pub struct AtOnce<'a> {
+    pub(crate) lists: &'a mut AgedLists,
+    /// In which list of its group a unit stands: by class and whether it was used again.
+    pub(crate) in_group: [[usize; 2]; CLASSES],
+}
+
+impl<'a> AtOnce<'a> {
+    /// `list_in_group` says where a unit of a class stands that was used again or not.
+    pub fn new(lists: &'a mut AgedLists, list_in_group: impl Fn(Class, bool) -> usize) -> AtOnce<'a> {
+        let class = |number: usize| Class::new(number as u8).expect("five bits");
+        let in_group =
+            std::array::from_fn(|number| [false, true].map(|is_again| list_in_group(class(number), is_again)));
+        AtOnce { lists, in_group }
+    }
 }
 
 /// The stamps of units that are taken in one after the other.
@@ -147,9 +166,8 @@ impl AgedLists {
         }
     }
 
-    /// Takes `unit` out of that list, which it must be in.
     #[inline]
-    pub fn remove(&mut self, units: &mut Units, group: usize, list: usize, unit: UnitId) {
+    fn remove(&mut self, units: &mut Units, group: usize, list: usize, unit: UnitId) {
         let at = group * self.per_group + list;
         let was_oldest = self.lists[at].oldest() == Some(unit);
         self.lists[at].remove(units, unit);
@@ -158,9 +176,13 @@ impl AgedLists {
         }
     }
 
-    /// Puts `to` where `from` is in that list.
-    pub fn replace(&mut self, units: &mut Units, group: usize, list: usize, from: UnitId, to: UnitId) {
-        self.lists[group * self.per_group + list].replace(units, from, to);
+    /// Takes `unit` out of that list, which it must be in, and puts `successor` where it was, if there is one.
+    #[inline]
+    pub fn take(&mut self, units: &mut Units, group: usize, list: usize, unit: UnitId, successor: Option<UnitId>) {
+        match successor {
+            Some(successor) => self.lists[group * self.per_group + list].replace(units, unit, successor),
+            None => self.remove(units, group, list, unit),
+        }
     }
 
     /// Takes out the unit that leaves: of the oldest of each list the one with the highest age less `credit` of its

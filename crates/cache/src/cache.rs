@@ -20,7 +20,7 @@ use crate::announced::Announced;
 use crate::config::{CacheConfig, ConfigError};
 use crate::index::{ENTRIES_FILLED, ENTRIES_FILLED_ON_DEVICE, Index};
 use crate::partition::{Among, Partition};
-use crate::policy::{CachePolicy, PolicyEntry};
+use crate::policy::{Arrival, BlockEvent, CachePolicy, PolicyEntry};
 use crate::rules::Rules;
 use crate::units::{BLOCKS_MAX, List, Pool, State, UnitId, Units};
 use plimsoll_core::Class;
@@ -170,12 +170,12 @@ impl Cache {
     /// Puts `unit`, which is in no list, into the order with the state it had when its place there was lost.
     pub(crate) fn restore(&mut self, unit: UnitId) {
         self.make_room(unit);
-        self.policy.restored(&mut self.units, &self.partition, unit);
+        self.policy.entered(&mut self.units, &self.partition, unit, Arrival::Restored);
     }
 
     /// Bytes that grow with the units.
     pub fn bytes(&self) -> usize {
-        self.units.bytes() + self.index.bytes() + self.policy.bytes()
+        self.units.bytes() + self.index.bytes() + self.policy.anatomy().bytes
     }
 
     /// Units that another block could get, at once or when what was in them is forgotten on the device too.
@@ -230,7 +230,7 @@ impl Cache {
 
     /// The policy hears of each access once, whatever its outcome.
     pub(crate) fn observe(&mut self, access: &Access) {
-        self.policy.observed(access, self.is_awake);
+        self.policy.heard(&BlockEvent::Asked { access, is_awake: self.is_awake });
     }
 
     /// An access of which the policy has heard.
@@ -249,7 +249,7 @@ impl Cache {
         self.units.set_dirty(unit, access.is_write);
         self.index.insert(home, unit);
         self.make_room(unit);
-        self.policy.inserted(&mut self.units, &self.partition, unit);
+        self.policy.entered(&mut self.units, &self.partition, unit, Arrival::New);
         self.refill();
         Outcome::Taken(unit)
     }
@@ -316,7 +316,7 @@ impl Cache {
     /// A victim that was used after all is back in the order.
     pub(crate) fn give_back(&mut self, unit: UnitId) {
         self.make_room(unit);
-        self.policy.returned(&mut self.units, &self.partition, unit);
+        self.policy.entered(&mut self.units, &self.partition, unit, Arrival::Returned);
     }
 
     /// The next unit leaves the order. False if there is none.
@@ -346,9 +346,15 @@ impl Cache {
             // The block that will be taken out of the index next.
             self.index.prefetch(self.index.home(self.units.block(next)));
         }
-        self.policy.forgotten(&self.units, unit);
-        self.index.remove(self.index.home(self.units.block(unit)), unit);
+        self.forget(unit);
         Some(unit)
+    }
+
+    /// The block of `unit`, which was free, leaves the cache.
+    pub(crate) fn forget(&mut self, unit: UnitId) {
+        let (block, is_again) = (self.units.block(unit), self.units.is_again(unit));
+        self.policy.heard(&BlockEvent::Forgotten { block, is_again });
+        self.index.remove(self.index.home(block), unit);
     }
 
     /// Lets units leave until those that are free, or will be when they are clean, reach the high watermark.
@@ -403,7 +409,7 @@ impl Cache {
 
     /// The host does not need `block` any more: its unit is empty at once, or when the host has finished copying it.
     pub fn trim(&mut self, block: u64) {
-        self.policy.trimmed(block);
+        self.policy.heard(&BlockEvent::Trimmed { block });
         let Some(unit) = self.index.find(&self.units, block) else { return };
         self.index.remove(self.index.home(block), unit);
         if self.is_being_cleaned(unit) {
@@ -419,7 +425,7 @@ impl Cache {
     pub(crate) fn take_out(&mut self, unit: UnitId) {
         match self.units.state(unit) {
             State::InOrder => {
-                self.policy.removed(&mut self.units, &self.partition, unit);
+                self.policy.left(&mut self.units, &self.partition, unit, None);
                 self.partition.left(self.units.class(unit), self.units.pool(unit));
             }
             State::Free => self.free.remove(&mut self.units, unit),

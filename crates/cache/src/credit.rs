@@ -28,11 +28,11 @@
 //! tar 30 %.
 
 use crate::access::Access;
-use crate::aged_lists::AgedLists;
+use crate::aged_lists::{AgedLists, AtOnce};
 use crate::duel::{Duel, Way};
 use crate::ghosts::Ghosts;
 use crate::partition::{Among, Partition};
-use crate::policy::{CachePolicy, PolicyConfig, PolicyEntry};
+use crate::policy::{Anatomy, Arrival, BlockEvent, CachePolicy, PolicyConfig, PolicyEntry};
 use crate::selective::ClassRules;
 use crate::units::{UnitId, Units};
 use plimsoll_core::Class;
@@ -75,6 +75,11 @@ pub struct Credit {
     again_halves: i64,
 }
 
+/// In which of its group's lists a unit stands.
+fn list_in_group(rules: &ClassRules, class: Class, is_again: bool) -> usize {
+    rules.priority(class) * SEGMENTS + usize::from(is_again)
+}
+
 impl Credit {
     /// For the cache of `config`.
     pub fn new(config: &PolicyConfig<'_>) -> Credit {
@@ -101,7 +106,7 @@ impl Credit {
 
     fn place(&self, units: &Units, partition: &Partition, unit: UnitId) -> (usize, usize) {
         let class = units.class(unit);
-        let list = self.list_in_group(class, units.is_again(unit));
+        let list = list_in_group(&self.rules, class, units.is_again(unit));
         (partition.group(class, units.pool(unit)), list)
     }
 
@@ -121,16 +126,15 @@ impl Credit {
 }
 
 impl CachePolicy for Credit {
-    fn observed(&mut self, access: &Access, is_awake: bool) {
-        if let Some(duel) = &mut self.duel {
-            let is_busy = is_awake && self.rules.admission(access) == Admission::WhileIdle;
-            self.way = duel.observed(access, is_busy);
-        }
-    }
-
-    fn trimmed(&mut self, block: u64) {
-        if let Some(duel) = &mut self.duel {
-            duel.trimmed(block);
+    fn heard(&mut self, event: &BlockEvent<'_>) {
+        match (*event, &mut self.duel) {
+            (BlockEvent::Asked { access, is_awake }, Some(duel)) => {
+                let is_busy = is_awake && self.rules.admission(access) == Admission::WhileIdle;
+                self.way = duel.observed(access, is_busy);
+            }
+            (BlockEvent::Trimmed { block }, Some(duel)) => duel.trimmed(block),
+            (BlockEvent::Forgotten { block, is_again }, _) => self.ghosts.push(block, is_again),
+            (BlockEvent::Asked { .. } | BlockEvent::Trimmed { .. }, None) => {}
         }
     }
 
@@ -141,19 +145,22 @@ impl CachePolicy for Credit {
         if self.duel.as_deref().is_some_and(is_in_vain) { Admission::Never } else { admission }
     }
 
-    fn inserted(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
-        self.lists.grow_older();
-        let came_back = self.ghosts.take(units.block(unit));
-        if let Some(was_again) = came_back {
-            self.learn(was_again);
+    fn entered(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, arrival: Arrival) {
+        match arrival {
+            Arrival::New => {
+                self.lists.grow_older();
+                let came_back = self.ghosts.take(units.block(unit));
+                if let Some(was_again) = came_back {
+                    self.learn(was_again);
+                }
+                units.set_again(unit, came_back.is_some());
+            }
+            Arrival::Returned => {
+                self.learn(units.is_again(unit));
+                units.set_again(unit, true);
+            }
+            Arrival::Restored => self.lists.grow_older(),
         }
-        units.set_again(unit, came_back.is_some());
-        self.push(units, partition, unit);
-    }
-
-    fn returned(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
-        self.learn(units.is_again(unit));
-        units.set_again(unit, true);
         self.push(units, partition, unit);
     }
 
@@ -162,7 +169,7 @@ impl CachePolicy for Credit {
         if self.way == Way::Level && !is_second && units.class(unit) == class {
             return;
         }
-        self.removed(units, partition, unit);
+        self.left(units, partition, unit, None);
         units.set_class(unit, class);
         units.set_again(unit, is_second);
         self.push(units, partition, unit);
@@ -179,39 +186,23 @@ impl CachePolicy for Credit {
         })
     }
 
-    fn removed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
+    fn left(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, successor: Option<UnitId>) {
         let (group, list) = self.place(units, partition, unit);
-        self.lists.remove(units, group, list, unit);
+        self.lists.take(units, group, list, unit, successor);
     }
 
-    fn list_in_group(&self, class: Class, is_again: bool) -> usize {
-        self.rules.priority(class) * SEGMENTS + usize::from(is_again)
+    fn age(&self, units: &Units, unit: UnitId) -> u64 {
+        self.lists.age(units, unit)
     }
 
-    fn lists(&self) -> &AgedLists {
-        &self.lists
+    fn anatomy(&self) -> Anatomy<'_> {
+        let bytes = self.ghosts.bytes() + self.duel.as_ref().map_or(0, |duel| duel.bytes());
+        Anatomy { lists: Some(self.lists.all()), bytes }
     }
 
-    fn lists_mut(&mut self) -> &mut AgedLists {
-        &mut self.lists
-    }
-
-    fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId) {
-        let (group, list) = self.place(units, partition, from);
-        self.lists.replace(units, group, list, from, to);
-    }
-
-    fn restored(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
-        self.lists.grow_older();
-        self.push(units, partition, unit);
-    }
-
-    fn forgotten(&mut self, units: &Units, unit: UnitId) {
-        self.ghosts.push(units.block(unit), units.is_again(unit));
-    }
-
-    fn bytes(&self) -> usize {
-        self.ghosts.bytes() + self.duel.as_ref().map_or(0, |duel| duel.bytes())
+    fn at_once(&mut self) -> Option<AtOnce<'_>> {
+        let rules = &self.rules;
+        Some(AtOnce::new(&mut self.lists, |class, is_again| list_in_group(rules, class, is_again)))
     }
 }
 

@@ -24,8 +24,8 @@
 //! | [`config`] | what it is made from |
 //! | `rules` | what it decides by: a policy and the partition's bounds |
 //! | [`policy`], `registry` | the trait, and the policies that there are |
-//! | [`lru`], [`selective`], [`credit`] | a policy each |
-//! | [`aged_lists`] | what the policies share: lists in order of use, with the age of what is at their ends |
+//! | [`lru`], [`s3_fifo`], [`selective`], [`credit`] | a policy each |
+//! | [`aged_lists`] | what three of them share: lists in order of use, with the age of what is at their ends |
 //! | [`ghosts`] | blocks that left a short while ago |
 //! | [`duel`], [`miss_costs`], [`stays`] | which way `credit` goes, as two small caches tell; what a miss costs; which classes are used |
 //! | [`store`] | the other half: what is kept on the fast device, in which order, and how it is found again |
@@ -52,6 +52,7 @@ pub mod partition;
 pub mod policy;
 mod registry;
 mod rules;
+pub mod s3_fifo;
 pub mod selective;
 pub mod stays;
 pub mod store;

@@ -1,13 +1,11 @@
 //! Plain LRU: the paper's baseline (section 4.4.1). Every block is taken in, and classes are ignored but for their
 //! bounds.
 
-use crate::access::Access;
-use crate::aged_lists::AgedLists;
+use crate::aged_lists::{AgedLists, AtOnce};
 use crate::partition::{Among, Partition};
-use crate::policy::{CachePolicy, PolicyConfig};
+use crate::policy::{Anatomy, Arrival, CachePolicy, PolicyConfig};
 use crate::units::{UnitId, Units};
 use plimsoll_core::Class;
-use plimsoll_core::class::Admission;
 
 /// The policy.
 pub struct Lru {
@@ -26,46 +24,36 @@ fn group(units: &Units, partition: &Partition, unit: UnitId) -> usize {
 }
 
 impl CachePolicy for Lru {
-    fn admission(&self, _access: &Access) -> Admission {
-        Admission::Always
-    }
-
-    fn inserted(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
-        self.lists.grow_older();
-        self.returned(units, partition, unit);
-    }
-
-    fn returned(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
+    fn entered(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, arrival: Arrival) {
+        if arrival != Arrival::Returned {
+            self.lists.grow_older();
+        }
         self.lists.push(units, group(units, partition, unit), 0, unit);
     }
 
     fn accessed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, class: Class) {
-        self.removed(units, partition, unit);
+        self.left(units, partition, unit, None);
         units.set_class(unit, class);
-        self.returned(units, partition, unit);
+        self.entered(units, partition, unit, Arrival::Returned);
     }
 
     fn victim(&mut self, units: &mut Units, partition: &Partition, among: Among) -> Option<UnitId> {
         self.lists.pop(units, partition, among, |_| 0)
     }
 
-    fn removed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
-        self.lists.remove(units, group(units, partition, unit), 0, unit);
+    fn left(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, successor: Option<UnitId>) {
+        self.lists.take(units, group(units, partition, unit), 0, unit, successor);
     }
 
-    fn list_in_group(&self, _class: Class, _is_again: bool) -> usize {
-        0
+    fn age(&self, units: &Units, unit: UnitId) -> u64 {
+        self.lists.age(units, unit)
     }
 
-    fn lists(&self) -> &AgedLists {
-        &self.lists
+    fn anatomy(&self) -> Anatomy<'_> {
+        Anatomy { lists: Some(self.lists.all()), bytes: 0 }
     }
 
-    fn lists_mut(&mut self) -> &mut AgedLists {
-        &mut self.lists
-    }
-
-    fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId) {
-        self.lists.replace(units, group(units, partition, from), 0, from, to);
+    fn at_once(&mut self) -> Option<AtOnce<'_>> {
+        Some(AtOnce::new(&mut self.lists, |_, _| 0))
     }
 }

@@ -1,76 +1,107 @@
 //! What a cache leaves to a policy, and what a policy is made from.
+//!
+//! A policy may be any structure that knows which units it has. A policy must answer four questions of a unit (it
+//! [entered](CachePolicy::entered), [was used](CachePolicy::accessed), [left](CachePolicy::left), how
+//! [old](CachePolicy::age) it is) and name [victims](CachePolicy::victim). All else has a default.
 
 use crate::access::Access;
-use crate::aged_lists::AgedLists;
+use crate::aged_lists::AtOnce;
 use crate::config::CacheConfig;
 use crate::partition::{Among, Partition};
-use crate::units::{UnitId, Units};
+use crate::units::{List, UnitId, Units};
 use plimsoll_core::Class;
 use plimsoll_core::class::Admission;
 
+/// Something that happens to a block, whether the block is in the cache or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockEvent<'a> {
+    /// The block is going to be read or written.
+    Asked {
+        /// How.
+        access: &'a Access,
+        /// Whether the syncer is awake.
+        is_awake: bool,
+    },
+    /// The host does not need the block any more.
+    Trimmed {
+        /// The block.
+        block: u64,
+    },
+    /// The block was in a victim, and leaves the cache now: its unit is given to another block.
+    Forgotten {
+        /// The block.
+        block: u64,
+        /// What the policy has said of the unit with [`Units::set_again`].
+        is_again: bool,
+    },
+}
+
+/// Why a unit comes into a policy's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// The unit was filled with a block that was not in the cache.
+    New,
+    /// The unit was a victim, and was used, or could not be written back, before it was given away.
+    Returned,
+    /// The unit was in the cache at the last shutdown, or in the order of another policy. Units are given in the order
+    /// in which they would have left. What [`Units::is_again`] says is kept from then.
+    Restored,
+}
+
+/// What a policy is made of, beside its fixed part.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anatomy<'a> {
+    /// The lists through [`Units`] in which all of its units are, so that an audit can look at their links; `None` if
+    /// the policy keeps its units otherwise.
+    pub lists: Option<&'a [List]>,
+    /// Bytes that grow with the units.
+    pub bytes: usize,
+}
+
 /// Decides which blocks may come into a cache and which unit leaves next. It keeps every unit that it is given in an
 /// order of its own, until it names it as a victim or is told that it is gone.
+///
+/// While a unit is in the order, its links, its stamp and its second-use bit ([`Units`]) are the policy's.
 pub trait CachePolicy: Send + Sync {
-    /// A block is going to be read or written, whether it is in the cache or not; `is_awake`: the syncer is.
-    fn observed(&mut self, access: &Access, is_awake: bool) {
-        let _ = (access, is_awake);
-    }
-
-    /// The host does not need `block` any more, whether it is in the cache or not.
-    fn trimmed(&mut self, block: u64) {
-        let _ = block;
+    /// Hears of each access before its outcome is known, of trims, and of victims whose blocks are gone.
+    fn heard(&mut self, event: &BlockEvent<'_>) {
+        let _ = event;
     }
 
     /// Whether a block that is not in the cache may be taken into it.
-    fn admission(&self, access: &Access) -> Admission;
+    fn admission(&self, access: &Access) -> Admission {
+        let _ = access;
+        Admission::Always
+    }
 
-    /// `unit` was filled with a block that was not in the cache.
-    fn inserted(&mut self, units: &mut Units, partition: &Partition, unit: UnitId);
+    /// `unit` comes into the order.
+    fn entered(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, arrival: Arrival);
 
-    /// `unit`, which was named as a victim, was used before it was given away: it is back.
-    fn returned(&mut self, units: &mut Units, partition: &Partition, unit: UnitId);
-
-    /// `unit` was read or written; its block is of `class`, which may be another one than before. The policy says so to
-    /// `units`.
+    /// `unit`, which is in the order, was read or written; its block is of `class`, which may be another one than
+    /// before. The policy says so to `units`.
     fn accessed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, class: Class);
 
-    /// Takes the unit that leaves next out of the order.
+    /// Takes the unit that leaves next out of the order; `None` if no unit is `among` those.
     fn victim(&mut self, units: &mut Units, partition: &Partition, among: Among) -> Option<UnitId>;
 
-    /// `unit`, which is in the order, holds nothing any more.
-    fn removed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId);
+    /// `unit`, which is in the order, leaves it otherwise: it holds nothing any more, or its block is in `successor`
+    /// now, which takes its place; `units` says the same of both.
+    fn left(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, successor: Option<UnitId>);
 
-    /// The block of `from`, which is in the order, is in `to` now; `units` says the same of both. `to` takes the
-    /// place of `from`.
-    fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId);
+    /// How long ago `unit` was put in order, in units taken in; all ages above the cache's size count alike. A device's
+    /// map has it, so that a start [restores](Arrival::Restored) units by age: older ones first. The map asks of
+    /// victims, too, as long as their blocks are not [forgotten](BlockEvent::Forgotten).
+    fn age(&self, units: &Units, unit: UnitId) -> u64;
 
-    /// `unit` was in the cache when it was last shut down; units are given in the order in which they would have left.
-    fn restored(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
-        self.inserted(units, partition, unit);
+    /// What it is made of.
+    fn anatomy(&self) -> Anatomy<'_> {
+        Anatomy::default()
     }
 
-    /// In which of its group's lists such a unit stands.
-    fn list_in_group(&self, class: Class, is_again: bool) -> usize;
-
-    /// Its lists.
-    fn lists(&self) -> &AgedLists;
-
-    /// The same, for a start that fills all of them at once.
-    fn lists_mut(&mut self) -> &mut AgedLists;
-
-    /// How long ago `unit` was put in order, in units taken in.
-    fn age(&self, units: &Units, unit: UnitId) -> u64 {
-        self.lists().age(units, unit)
-    }
-
-    /// The block of `unit`, which was a victim, is no longer in the cache.
-    fn forgotten(&mut self, units: &Units, unit: UnitId) {
-        let _ = (units, unit);
-    }
-
-    /// Bytes that it takes beyond the units and a fixed amount.
-    fn bytes(&self) -> usize {
-        0
+    /// Its lists, if they can be filled all at once, so that a start with millions of units is quick. Without that,
+    /// units are restored one by one.
+    fn at_once(&mut self) -> Option<AtOnce<'_>> {
+        None
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::credit::Credit;
 use crate::lru::Lru;
 use crate::policy::PolicyEntry;
+use crate::s3_fifo::S3Fifo;
 use crate::selective::Selective;
 
 static POLICIES: &[PolicyEntry] = &[
@@ -10,6 +11,11 @@ static POLICIES: &[PolicyEntry] = &[
         name: "lru",
         summary: "the block that was not used for longest leaves first; classes are ignored",
         build: |config| Box::new(Lru::new(config)),
+    },
+    PolicyEntry {
+        name: "s3_fifo",
+        summary: "by queues: what was used once leaves soon, what was used again has nine tenths; classes are ignored",
+        build: |config| Box::new(S3Fifo::new(config)),
     },
     PolicyEntry {
         name: "selective",

@@ -7,9 +7,9 @@
 //! about what will be used (the trace `hplajw`), that costs hits; [`credit`](crate::credit) is the answer to it.
 
 use crate::access::Access;
-use crate::aged_lists::AgedLists;
+use crate::aged_lists::{AgedLists, AtOnce};
 use crate::partition::{Among, Partition};
-use crate::policy::{CachePolicy, PolicyConfig};
+use crate::policy::{Anatomy, Arrival, CachePolicy, PolicyConfig};
 use crate::units::{UnitId, Units};
 use plimsoll_core::Class;
 use plimsoll_core::class::{Admission, CLASSES, PRIORITIES, Scheme};
@@ -77,45 +77,39 @@ impl CachePolicy for Selective {
         self.rules.admission(access)
     }
 
-    fn inserted(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
-        self.lists.grow_older();
-        self.returned(units, partition, unit);
-    }
-
-    fn returned(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
+    fn entered(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, arrival: Arrival) {
+        if arrival != Arrival::Returned {
+            self.lists.grow_older();
+        }
         let (group, priority) = self.place(units, partition, unit);
         self.lists.push(units, group, priority, unit);
     }
 
     fn accessed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, class: Class) {
-        self.removed(units, partition, unit);
+        self.left(units, partition, unit, None);
         units.set_class(unit, class);
-        self.returned(units, partition, unit);
+        self.entered(units, partition, unit, Arrival::Returned);
     }
 
     fn victim(&mut self, units: &mut Units, partition: &Partition, among: Among) -> Option<UnitId> {
         self.lists.pop(units, partition, among, |priority| -(priority as i64) * CREDIT_PER_PRIORITY)
     }
 
-    fn removed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
+    fn left(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, successor: Option<UnitId>) {
         let (group, priority) = self.place(units, partition, unit);
-        self.lists.remove(units, group, priority, unit);
+        self.lists.take(units, group, priority, unit, successor);
     }
 
-    fn list_in_group(&self, class: Class, _is_again: bool) -> usize {
-        self.rules.priority(class)
+    fn age(&self, units: &Units, unit: UnitId) -> u64 {
+        self.lists.age(units, unit)
     }
 
-    fn lists(&self) -> &AgedLists {
-        &self.lists
+    fn anatomy(&self) -> Anatomy<'_> {
+        Anatomy { lists: Some(self.lists.all()), bytes: 0 }
     }
 
-    fn lists_mut(&mut self) -> &mut AgedLists {
-        &mut self.lists
-    }
-
-    fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId) {
-        let (group, priority) = self.place(units, partition, from);
-        self.lists.replace(units, group, priority, from, to);
+    fn at_once(&mut self) -> Option<AtOnce<'_>> {
+        let rules = &self.rules;
+        Some(AtOnce::new(&mut self.lists, |class, _| rules.priority(class)))
     }
 }

@@ -132,7 +132,8 @@ fn a_unit_on_a_device_takes_24_bytes_at_the_most_beside_a_fixed_part_and_work_al
     }
     // As many places as a volume's cache has.
     let depth = Depth { requests: 256, cleaning: 32 };
-    let bytes = bytes_on_a_device(16_384, policies().last().unwrap(), depth);
+    let credit = policies().iter().find(|policy| policy.name == "credit").unwrap();
+    let bytes = bytes_on_a_device(16_384, credit, depth);
     println!("with a volume's depth {bytes} bytes");
     assert!(bytes <= 24 * 16_384 + (5 << 19), "{bytes}");
 }

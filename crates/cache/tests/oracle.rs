@@ -3,7 +3,8 @@
 //!
 //! Planted breaks that these tests find: a write to a free unit that stays in the free list; the bound of a class not
 //! looked at when a unit is reclassified; a unit that was written while it was copied and is called clean; the oldest
-//! of the wrong list; ghosts of both kinds confused; a block that is relocated and loses its place in the order.
+//! of the wrong list; ghosts of both kinds confused; a block that is relocated and loses its place in the order; under
+//! `s3_fifo` a small queue of a fifth, and a block that keeps its frequency on the way to the main queue.
 
 mod support;
 
@@ -212,7 +213,7 @@ proptest! {
     /// Promise: cache-oracle, store-damaged-unit.
     #[test]
     fn it_answers_as_the_slow_one_does(
-        name in prop::sample::select(vec!["lru", "selective", "credit"]),
+        name in prop::sample::select(vec!["lru", "s3_fifo", "selective", "credit"]),
         units in 1u32..48, high in 1u32..8, low in 1u32..8, promotes_reads in prop::bool::weighted(0.9), seed in any::<u64>(),
         steps in prop::collection::vec(step(64), 1..400),
     ) {

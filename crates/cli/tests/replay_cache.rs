@@ -54,9 +54,9 @@ fn policies_are_compared_by_size_and_class_and_drawn() {
     assert!(std::fs::read_to_string(svg).unwrap().contains("reads that miss"));
     let table = String::from_utf8(plimsoll(&cache).stdout).unwrap();
     let lines: Vec<&str> = table.lines().collect();
-    // Two sizes and three policies, then two classes of three policies, each with a header; and what the trace was.
-    assert_eq!(lines.len(), 1 + 6 + 1 + 6 + 1, "{table}");
-    assert!(lines[14].ends_with("12000 blocks of 4 KiB read and written, 67 % written; about 8200 different ones"));
+    // Two sizes and four policies, then two classes of four policies, each with a header; and what the trace was.
+    assert_eq!(lines.len(), 1 + 8 + 1 + 8 + 1, "{table}");
+    assert!(lines[18].ends_with("12000 blocks of 4 KiB read and written, 67 % written; about 8200 different ones"));
 }
 
 #[test]
@@ -95,7 +95,10 @@ fn wrong_input_ends_with_2_and_one_line() {
     let path = trace.path().to_str().unwrap();
     let schemes = "ext4, hp-ux, ntfs, postgresql, postgresql-on-ext4, xfs, or the path of a .toml file";
     for (arguments, expected) in [
-        (&["--cache=1%", "--policy", "lri"][..], "--policy: got \"lri\", allowed lru, selective, credit\n".to_owned()),
+        (
+            &["--cache=1%", "--policy", "lri"][..],
+            "--policy: got \"lri\", allowed lru, s3_fifo, selective, credit\n".to_owned(),
+        ),
         (&["--cache=1%", "--classes", "ext3"], {
             format!("--classes: got \"ext3\", allowed {schemes} (did you mean \"ext4\"?)\n")
         }),

@@ -358,7 +358,12 @@ fn cache_of(served: &Served) -> CacheStatus {
 #[test]
 fn a_cached_volume_behaves_like_a_vector_and_so_does_what_is_found_after_a_shutdown() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let choices = [("lru", Semantics::WriteCache), ("selective", Semantics::Strict), ("credit", Semantics::WriteCache)];
+    let choices = [
+        ("lru", Semantics::WriteCache),
+        ("selective", Semantics::Strict),
+        ("credit", Semantics::WriteCache),
+        ("s3_fifo", Semantics::Strict),
+    ];
     for (number, (policy, semantics)) in choices.into_iter().enumerate() {
         let [slow, fast] = ["slow", "fast"].map(|kind| directory.path().join(format!("{policy}.{kind}")));
         let config = file_config("v", &slow, Some(VOLUME_BYTES));
@@ -431,7 +436,7 @@ fn a_cache_comes_and_goes_and_changes_its_policy_under_load() {
                     let settings = cache_settings(fast.clone(), "lru");
                     let found = FoundCache::find_or_make(settings, &config, bytes, true).unwrap();
                     engine.attach_cache("v", found).unwrap();
-                    for policy in ["credit", "selective"] {
+                    for policy in ["credit", "s3_fifo", "selective"] {
                         engine.flush_cache("v").unwrap();
                         engine.change_cache("v", cache_settings(fast.clone(), policy)).unwrap();
                     }

@@ -160,7 +160,7 @@ fn writes_that_wait_outlive_another_policy_and_the_end_of_their_cache() {
                 plimsoll_testkit::pause();
             }
         };
-        for policy in ["selective", "credit", "lru"] {
+        for policy in ["selective", "credit", "s3_fifo", "lru"] {
             wait_for_a_line();
             let entry = policies().iter().find(|entry| entry.name == policy).unwrap();
             served

@@ -149,7 +149,7 @@ proptest! {
     /// Promise: sim-cached-volume.
     #[test]
     fn whatever_comes_is_done_once(
-        name in prop::sample::select(vec!["lru", "selective", "credit"]),
+        name in prop::sample::select(vec!["lru", "s3_fifo", "selective", "credit"]),
         requests in prop::collection::vec((0u64..4000, 1u64..200, 0u8..CLASSES as u8, 0u8..8, 0u64..3_000_000), 1..150),
     ) {
         let mut volume = volume(name, 600);

@@ -75,12 +75,19 @@ impl Cache {
             (&self.aside, Place::Aside),
             (&self.bad, Place::Bad),
         ];
-        let of_policy = self.policy.lists().all().iter().map(|list| (list, Place::InOrder));
+        let lists = self.policy.anatomy().lists;
+        let of_policy = lists.into_iter().flatten().map(|list| (list, Place::InOrder));
         for (list, place) in own.into_iter().chain(of_policy) {
             let members = List::audit(list, &self.units).map_err(|error| format!("list {place:?}: {error}"))?;
             members.into_iter().try_for_each(|unit| put(unit, place))?;
         }
         self.cleaning.iter().try_for_each(|job| put(job.unit, Place::Cleaning))?;
+        if lists.is_none() {
+            // The policy has what is in the index and is nowhere else.
+            let is_in_order = |unit: UnitId| self.find(self.units.block(unit)) == Some(unit);
+            let elsewhere = (0..).map(UnitId).zip(&mut places).filter(|(_, place)| place.is_none());
+            elsewhere.filter(|(unit, _)| is_in_order(*unit)).for_each(|(_, place)| *place = Some(Place::InOrder));
+        }
         Ok(places)
     }
 

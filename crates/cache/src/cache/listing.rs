@@ -5,10 +5,9 @@
 //! One walk through the units, in the order in which they lie in memory, adds each to its chain. Then each list is its
 //! chains, one behind the other. Several threads do that for a part of the units each.
 
-use crate::aged_lists::Stamper;
+use crate::aged_lists::{AtOnce, Stamper};
 use crate::cache::Cache;
 use crate::partition::{Among, Partition};
-use crate::policy::CachePolicy;
 use crate::threads::on_threads;
 use crate::units::{Held, List, POOLS_MAX, Part, Pool, UnitId};
 use plimsoll_core::Class;
@@ -43,47 +42,34 @@ fn count(part: &Part<'_>, ranks: usize, is_held: impl Fn(u16) -> bool) -> Counts
     counts
 }
 
-/// In which list of its policy a unit stands.
-struct Place {
-    /// Of the lists of a group, by class and whether it was used again.
-    in_group: [[usize; 2]; CLASSES],
+/// Where a part's units go: the lists of a policy.
+struct Lists<'a> {
+    partition: &'a Partition,
+    in_group: &'a [[usize; 2]; CLASSES],
     per_group: usize,
+    count: usize,
 }
 
-impl Place {
-    fn new(policy: &dyn CachePolicy) -> Place {
-        let class = |number: usize| Class::new(number as u8).expect("five bits");
-        let in_group =
-            std::array::from_fn(|number| [false, true].map(|is_again| policy.list_in_group(class(number), is_again)));
-        Place { in_group, per_group: policy.lists().per_group() }
-    }
-
+impl Lists<'_> {
+    /// The list of a unit that holds this.
     #[inline]
-    fn of(&self, partition: &Partition, held: &Held) -> usize {
+    fn of(&self, held: &Held) -> usize {
         let in_group = self.in_group[usize::from(held.class.number())][usize::from(held.is_again)];
-        partition.group(held.class, held.pool) * self.per_group + in_group
+        self.partition.group(held.class, held.pool) * self.per_group + in_group
     }
 }
 
-fn chain(
-    part: &mut Part<'_>,
-    policy: &dyn CachePolicy,
-    partition: &Partition,
-    stampers: &mut [Stamper],
-    is_held: impl Fn(u16) -> bool,
-) -> Chains {
-    let lists = policy.lists().count();
-    let place = Place::new(policy);
-    let mut chains = Chains { in_order: vec![List::default(); lists * stampers.len()], empty: List::default() };
+fn chain(part: &mut Part<'_>, lists: &Lists<'_>, stampers: &mut [Stamper], is_held: impl Fn(u16) -> bool) -> Chains {
+    let mut chains = Chains { in_order: vec![List::default(); lists.count * stampers.len()], empty: List::default() };
     for unit in part.units().map(UnitId) {
         let held = part.get(unit);
         if !is_held(held.mark) {
             part.push(&mut chains.empty, unit);
             continue;
         }
-        let (rank, list) = (held.stamp as usize, place.of(partition, &held));
+        let (rank, list) = (held.stamp as usize, lists.of(&held));
         part.set_stamp(unit, stampers[rank].stamp());
-        part.push(&mut chains.in_order[rank * lists + list], unit);
+        part.push(&mut chains.in_order[rank * lists.count + list], unit);
     }
     chains
 }
@@ -93,37 +79,64 @@ impl Cache {
     /// the policy's order: by the rank below `ranks` in their stamp (0 is the oldest) and among equals by their number.
     /// The others go among the empty ones.
     pub(crate) fn list_all(&mut self, ranks: usize, is_held: impl Fn(u16) -> bool + Copy + Sync, threads: usize) {
+        if self.policy.at_once().is_none() {
+            self.list_one_by_one(ranks, is_held);
+        } else {
+            self.list_at_once(ranks, is_held, threads);
+            self.expel_beyond_bounds();
+        }
+        self.refill();
+    }
+
+    /// The same for a policy without lists that can be filled at once: a chain for each rank is enough then.
+    fn list_one_by_one(&mut self, ranks: usize, is_held: impl Fn(u16) -> bool) {
+        let mut chains = vec![List::default(); ranks];
+        for unit in (0..self.units.count()).map(UnitId) {
+            let list = if is_held(self.units.mark(unit)) {
+                &mut chains[self.units.stamp(unit) as usize]
+            } else {
+                &mut self.empty
+            };
+            list.push(&mut self.units, unit);
+        }
+        for mut chain in chains {
+            while let Some(unit) = chain.pop(&mut self.units) {
+                self.restore(unit);
+            }
+        }
+    }
+
+    fn list_at_once(&mut self, ranks: usize, is_held: impl Fn(u16) -> bool + Copy + Sync, threads: usize) {
         let each = (self.units.count() as usize).div_ceil(threads);
         let counts = on_threads(self.units.parts_mut(each), |part| count(&part, ranks, is_held));
+        let AtOnce { lists, in_group } = self.policy.at_once().expect("it has such lists");
         // Where each part's units of a rank stand in the whole order.
         let mut before = 0;
         let mut stampers: Vec<Vec<Stamper>> = counts.iter().map(|_| Vec::with_capacity(ranks)).collect();
         for rank in 0..ranks {
             for (stampers, counts) in stampers.iter_mut().zip(&counts) {
-                stampers.push(self.policy.lists().stamper(before));
+                stampers.push(lists.stamper(before));
                 before += u64::from(counts.ranks[rank]);
             }
         }
-        let (policy, partition) = (&*self.policy, &self.partition);
+        let (in_group, partition) = (&in_group, &self.partition);
+        let places = Lists { partition, in_group, per_group: lists.per_group(), count: lists.count() };
         let parts = self.units.parts_mut(each).zip(stampers);
-        let parts =
-            on_threads(parts, |(mut part, mut stampers)| chain(&mut part, policy, partition, &mut stampers, is_held));
-        let mut lists = vec![List::default(); self.policy.lists().count()];
+        let parts = on_threads(parts, |(mut part, mut stampers)| chain(&mut part, &places, &mut stampers, is_held));
+        let mut filled = vec![List::default(); lists.count()];
         for rank in 0..ranks {
             for chains in &parts {
-                let chains = &chains.in_order[rank * lists.len()..][..lists.len()];
-                for (list, chain) in lists.iter_mut().zip(chains) {
+                let chains = &chains.in_order[rank * filled.len()..][..filled.len()];
+                for (list, chain) in filled.iter_mut().zip(chains) {
                     list.append(&mut self.units, *chain);
                 }
             }
         }
         parts.iter().for_each(|chains| self.empty.append(&mut self.units, chains.empty));
-        self.policy.lists_mut().adopt(&self.units, lists, before);
+        lists.adopt(&self.units, filled, before);
         for Counts { classes, pools, .. } in &counts {
             self.partition.came_at_once(classes, pools);
         }
-        self.expel_beyond_bounds();
-        self.refill();
     }
 
     /// A class or pool beyond its bound gives up the first of its own units that would leave.

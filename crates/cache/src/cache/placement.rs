@@ -8,6 +8,7 @@
 //! it is written to an empty unit ([`Cache::take_empty`]), and [`Cache::relocate`] switches.
 
 use crate::cache::{Cache, CleanJob};
+use crate::policy::BlockEvent;
 use crate::units::{State, UnitId};
 
 impl Cache {
@@ -53,8 +54,7 @@ impl Cache {
     pub fn evict_free(&mut self) -> Option<CleanJob> {
         let unit = self.free.pop(&mut self.units)?;
         let was = self.describe(unit);
-        self.policy.forgotten(&self.units, unit);
-        self.index.remove(self.index.home(was.block), unit);
+        self.forget(unit);
         self.in_limbo += 1;
         Some(was)
     }
@@ -102,7 +102,7 @@ impl Cache {
             return from;
         }
         match state {
-            State::InOrder => self.policy.replaced(&mut self.units, &self.partition, from, to),
+            State::InOrder => self.policy.left(&mut self.units, &self.partition, from, Some(to)),
             State::Cleaning | State::Wanted => self.to_clean.replace(&mut self.units, from, to),
             // What is dirty now is not free any more.
             State::Free | State::Aside => {
@@ -115,7 +115,7 @@ impl Cache {
 
     /// Forgets `block`: its unit is in limbo, also if it was being cleaned; the host need not say how that ended.
     pub fn remove(&mut self, block: u64) -> Option<UnitId> {
-        self.policy.trimmed(block);
+        self.policy.heard(&BlockEvent::Trimmed { block });
         let unit = self.find(block)?;
         self.index.remove(self.index.home(block), unit);
         match self.cleaning.iter().position(|job| job.unit == unit) {

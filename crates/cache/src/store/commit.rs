@@ -12,13 +12,12 @@
 //! durable.
 
 use super::bytes::{BLOCK_BYTES, Block};
-use super::journal::{self, Change, RECORDS, Record};
-use super::machine::CacheStore;
-use super::operation::{Action, Target};
-use super::slots::{Page, Step};
-use super::superblock::Superblock;
+use super::journal::{self, RECORDS, Record};
+use super::layout::Layout;
+use super::operation::Target;
+use super::outbox::{Own, OwnOperation};
+use super::slots::Page;
 use crate::units::UnitId;
-use plimsoll_core::Class;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -64,7 +63,9 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub fn new(superblock: &Superblock, sequence: u64, previous: u32, slots: usize) -> Journal {
+    /// The journal of a cache with so many slots: its first block that is needed is `start`, its next one `sequence`,
+    /// and `previous` is the checksum of the block before that.
+    pub fn new(start: u64, sequence: u64, previous: u32, slots: usize) -> Journal {
         Journal {
             // Beyond the bound each request may add a record or two, and so may whatever is being cleaned.
             open: VecDeque::with_capacity(CROWDED + RECORDS + slots * 2 + super::cleaner::CLEANED_MAX),
@@ -77,7 +78,7 @@ impl Journal {
             wanted: 0,
             sequence,
             previous,
-            start: superblock.journal_sequence,
+            start,
             phase: Phase::Idle,
             flushes_started: 0,
             flushes_done: 0,
@@ -152,85 +153,129 @@ impl Journal {
         self.previous = journal::encode(image, uuid, self.sequence, self.previous, &self.records);
         self.sequence += 1;
     }
-}
 
-impl CacheStore {
-    /// Begins the next flush if a request needs one.
-    pub(super) fn drive_journal(&mut self) {
-        if self.journal.phase != Phase::Idle || self.has_failed {
-            return;
+    /// Whether no block of the ring is needed, and no record waits.
+    pub fn is_empty(&self) -> bool {
+        self.sequence == self.start && self.appended == self.committed
+    }
+
+    /// Begins the next flush if a request needs one. Before it, the records that wait become the next block, if that is
+    /// wanted and its number is below `end`.
+    pub fn begin_flush(&mut self, end: u64, uuid: &[u8; 16]) -> Option<OwnOperation> {
+        if self.phase != Phase::Idle {
+            return None;
         }
-        let has_room = self.journal.sequence < self.journal_end();
-        let journal = &mut self.journal;
-        let is_wanted = journal.wanted > journal.committed + (journal.written.len() + journal.sealed.len()) as u64;
-        let seals = is_wanted && has_room && !journal.open.is_empty();
-        if !seals && journal.written.is_empty() && journal.flushes_done >= journal.flushes_wanted {
-            return;
+        let is_wanted = self.wanted > self.committed + (self.written.len() + self.sealed.len()) as u64;
+        let seals = is_wanted && self.sequence < end && !self.open.is_empty();
+        if !seals && self.written.is_empty() && self.flushes_done >= self.flushes_wanted {
+            return None;
         }
         if seals {
-            journal.seal(&self.superblock.uuid);
+            self.seal(uuid);
         }
-        journal.flushes_started += 1;
-        journal.phase = Phase::Flushing;
-        self.own_operation(Self::CACHE_FLUSH, Target::Cache, Action::Flush, 0);
+        self.flushes_started += 1;
+        self.phase = Phase::Flushing;
+        Some(OwnOperation::flush(Own::CacheFlush, Target::Cache))
     }
 
-    /// What was written before is durable.
-    pub(super) fn cache_flushed(&mut self, has_succeeded: bool) {
-        if !has_succeeded {
-            return self.fail();
+    /// What was written before the flush is durable. Says whether a block of the journal is among that, and hands each
+    /// unit that is free now to `free`.
+    pub fn flushed(&mut self, mut free: impl FnMut(UnitId)) -> bool {
+        self.flushes_done = self.flushes_started;
+        if self.written.is_empty() {
+            return false;
         }
-        self.journal.flushes_done = self.journal.flushes_started;
-        self.commit();
-        if self.journal.sealed.is_empty() {
-            self.journal.phase = Phase::Idle;
-        } else {
-            self.journal.phase = Phase::Writing;
-            let block = self.superblock.layout.journal_block(self.journal.sequence - 1);
-            self.own_operation(Self::JOURNAL, Target::Cache, Action::Write, block);
+        self.committed += self.written.len() as u64;
+        while let Some(pending) = self.written.pop() {
+            pending.freed.into_iter().for_each(&mut free);
         }
+        true
     }
 
-    /// A block is durable: its old units are free, and the requests that waited for it go on.
-    fn commit(&mut self) {
-        if self.journal.written.is_empty() {
-            return;
+    /// After a flush: the write of the block with the records of data that it made durable, if there is one.
+    pub fn write_block(&mut self, layout: &Layout) -> Option<OwnOperation> {
+        if self.sealed.is_empty() {
+            self.phase = Phase::Idle;
+            return None;
         }
-        self.journal.committed += self.journal.written.len() as u64;
-        while let Some(pending) = self.journal.written.pop() {
-            if let Some(unit) = pending.freed {
-                self.cache.release(unit);
-            }
-        }
-        self.counters.commits += 1;
-        self.recheck();
+        self.phase = Phase::Writing;
+        Some(OwnOperation::write(Own::Journal, layout.journal_block(self.sequence - 1)))
     }
 
-    /// Looks after all requests that wait for something to be durable.
-    pub(super) fn recheck(&mut self) {
-        for at in 0..self.slots.slots.len() {
-            if matches!(self.slots.slots[at].step, Step::Commit | Step::StoreFlush | Step::Known) {
-                self.finish_if_durable(at);
-            }
-        }
+    /// The block is written, and durable after the next flush.
+    pub fn block_written(&mut self) {
+        std::mem::swap(&mut self.sealed, &mut self.written);
+        self.phase = Phase::Idle;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::journal::Change;
+    use crate::units::Pool;
+    use plimsoll_core::Class;
+
+    const LAYOUT: Layout = Layout { units: 8, journal_blocks: 16 };
+    const UUID: [u8; 16] = [7; 16];
+
+    fn record(block: u64) -> Record {
+        let (class, pool) = (Class::UNCLASSIFIED, Pool::default());
+        Record { change: Change::Dirty, block, class, pool, unit: UnitId(0), checksum: 0 }
     }
 
-    pub(super) fn journal_written(&mut self, has_succeeded: bool) {
-        if !has_succeeded {
-            return self.fail();
-        }
-        std::mem::swap(&mut self.journal.sealed, &mut self.journal.written);
-        self.journal.phase = Phase::Idle;
+    /// Ends the flush under way; the units that it frees.
+    fn flush(journal: &mut Journal) -> (bool, Vec<UnitId>) {
+        let mut freed = Vec::new();
+        (journal.flushed(|unit| freed.push(unit)), freed)
     }
 
-    /// Records that a unit holds nothing; if the device never knew of it, it is free at once.
-    pub(super) fn record_forgotten(&mut self, unit: UnitId, block: u64, class: Class, pool: crate::units::Pool) {
-        let mark = self.marks.get(&self.cache.units, unit);
-        self.change_mark(unit, Default::default());
-        if !mark.is_recorded {
-            return self.cache.release(unit);
+    /// Planted break: a block that is written counts as durable, red.
+    #[test]
+    fn a_record_is_durable_after_a_flush_a_block_and_a_flush() {
+        let mut journal = Journal::new(3, 5, 0, 4);
+        journal.append(record(70), Some(UnitId(2)));
+        assert_eq!(journal.begin_flush(9, &UUID), None, "no request wants it");
+        journal.want_all();
+        let flush_of_cache = Some(OwnOperation::flush(Own::CacheFlush, Target::Cache));
+        assert_eq!(journal.begin_flush(9, &UUID), flush_of_cache);
+        assert_eq!(journal.begin_flush(9, &UUID), None, "one is under way");
+        assert_eq!(flush(&mut journal), (false, Vec::new()));
+        let block = OwnOperation::write(Own::Journal, LAYOUT.journal_block(5));
+        assert_eq!((journal.write_block(&LAYOUT), journal.sequence), (Some(block), 6));
+        journal.block_written();
+        assert_eq!((journal.committed(), journal.speaks_of(&(70..71))), (0, Some(1)));
+        assert_eq!(journal.begin_flush(9, &UUID), flush_of_cache);
+        assert_eq!(flush(&mut journal), (true, vec![UnitId(2)]));
+        assert_eq!((journal.committed(), journal.speaks_of(&(70..71))), (1, None));
+        assert_eq!(journal.write_block(&LAYOUT), None);
+    }
+
+    #[test]
+    fn one_flush_serves_two_blocks() {
+        let mut journal = Journal::new(0, 0, 0, 4);
+        for (block, is_durable) in [(1, false), (2, true), (3, true)] {
+            journal.append(record(block), None);
+            journal.want_all();
+            assert!(journal.begin_flush(9, &UUID).is_some());
+            assert_eq!(flush(&mut journal).0, is_durable, "the block before {block}");
+            assert!(journal.write_block(&LAYOUT).is_some());
+            journal.block_written();
         }
-        let record = Record { change: Change::Invalid, block, class, pool, unit, checksum: 0 };
-        self.journal.append(record, Some(unit));
+        assert_eq!((journal.appended(), journal.committed()), (3, 2));
+    }
+
+    /// Planted break: the end of the room is not looked at, red.
+    #[test]
+    fn where_the_ring_is_full_records_wait_and_flushes_do_not() {
+        let mut journal = Journal::new(0, 9, 0, 4);
+        journal.append(record(1), None);
+        journal.want_all();
+        assert_eq!(journal.begin_flush(9, &UUID), None);
+        let flush_number = journal.want_flush();
+        assert!(journal.begin_flush(9, &UUID).is_some());
+        assert_eq!(flush(&mut journal), (false, Vec::new()));
+        assert_eq!((journal.write_block(&LAYOUT), journal.flushes_done()), (None, flush_number));
+        assert!(journal.begin_flush(10, &UUID).is_some(), "now there is room");
     }
 }

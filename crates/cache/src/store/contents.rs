@@ -16,7 +16,7 @@ use crate::units::UnitId;
 pub(super) fn encode_page(cache: &Cache, marks: &Marks, uuid: &[u8; 16], head: PageHead, block: &mut Block) {
     let units = &cache.units;
     // An age at which every unit has been replaced once counts as the oldest.
-    let age_of = |unit| cache.policy.age(units, unit) * u64::from(AGES) / u64::from(units.count());
+    let age_of = |unit| cache.policy.age(units, unit).saturating_mul(u64::from(AGES)) / u64::from(units.count());
     map::encode(block, uuid, head, |at| {
         let unit = UnitId(head.page * ENTRIES as u32 + at as u32);
         let Mark { checksum, is_recorded, is_dirty } =

@@ -17,39 +17,35 @@
 //! | [`layout`], [`superblock`], [`journal`], [`map`], [`bytes`] | what stands where, and how it is written; without I/O |
 //! | [`mod@format`], [`recovery`], `reading`, `replay`, `rescue` | making, giving up, finding and rescuing a cache, one call to the device after the other |
 //! | `blocks`, `report` | the device as they see it, and what they found |
-//! | [`machine`], `operation` | [`CacheStore`]: the cache at work, told what happened and answering what to do; and the words of both |
-//! | `requests`, `commit`, `cleaning` with `cleaner`, `store_side`, `snapshot`, `control` | its parts: a request's way, the journal, copying, the store, the map, its owner |
-//! | `past`, `refused`, `write_back` | what goes past the cache, what the store does not take, what is written back before its unit is needed |
-//! | `audit` | whether everything that is noted twice is noted the same: for tests |
+//! | [`cache_store`], `operation` | [`CacheStore`]: the cache at work, told what happened and answering what to do; and the words of both |
+//! | `slots`, `outbox` | its requests under way; its operations that the host has not taken |
+//! | `commit`, `snapshot`, `cleaner`, `store_side` | its parts: the journal, the map, copying, the store |
+//! | `refused`, `write_back` | what the store does not take, what is written back before its unit is needed |
 //! | `pace`, `turns` | how fast new blocks come in, so that neither units nor the journal run out |
 
-mod audit;
 mod blocks;
 pub mod bytes;
+pub mod cache_store;
 mod cleaner;
-mod cleaning;
 mod commit;
 mod contents;
-mod control;
 pub mod error;
 pub mod format;
 pub mod journal;
 pub mod layout;
 mod loader;
-pub mod machine;
 pub mod map;
 mod marks;
 mod moved;
 mod operation;
+mod outbox;
 mod pace;
 mod pages;
-mod past;
 mod reading;
 pub mod recovery;
 mod refused;
 mod replay;
 mod report;
-mod requests;
 mod rescue;
 mod slots;
 mod snapshot;
@@ -60,10 +56,10 @@ mod write_back;
 
 pub use blocks::Blocks;
 pub use bytes::BLOCK_BYTES;
+pub use cache_store::{CacheStore, ClassCounters, Counters, Depth};
 pub use error::{DeviceError, FormatError, OpenError};
 pub use format::{Identity, format, give_up};
 pub use layout::Layout;
-pub use machine::{CacheStore, ClassCounters, Counters, Depth};
 pub use moved::move_to_store;
 pub use operation::{Action, Failure, Operation, Origin, Request, RequestKind, Semantics, Target};
 pub use recovery::{Opened, open, probe};

@@ -29,24 +29,12 @@ pub(super) struct Pace {
     owed: u64,
     /// Units that had left so far, at the last look.
     left: u64,
-    /// Whether the last request that was submitted wanted a unit for a new block, and whether it was refused because
-    /// its turn had not come.
-    pub wanted_unit: bool,
-    pub refused_for_turn: bool,
 }
 
 impl Pace {
     /// `kept` is at least 1.
     pub fn new(low: u32, kept: u32) -> Pace {
-        Pace {
-            low,
-            kept,
-            half: u64::from(low.saturating_sub(kept) / 2).max(1),
-            owed: 0,
-            left: 0,
-            wanted_unit: false,
-            refused_for_turn: false,
-        }
+        Pace { low, kept, half: u64::from(low.saturating_sub(kept) / 2).max(1), owed: 0, left: 0 }
     }
 
     /// Units that no new block is given: for writes of what is in the cache, which need another unit until their record

@@ -8,7 +8,6 @@
 //! A damaged unit is met again by each read and by each pass that copies everything. A bit for each unit says that it
 //! counts already; the bits take memory when the first unit is damaged. Every change of a unit's mark clears its bit.
 
-use super::machine::CacheStore;
 use crate::units::UnitId;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -45,6 +44,7 @@ pub struct NotCopied {
 }
 
 impl NotCopied {
+    /// So many blocks, a thousand of which are `named` at most.
     fn new(blocks: u64, mut named: Vec<u64>) -> NotCopied {
         named.sort_unstable();
         named.dedup();
@@ -67,7 +67,7 @@ pub(super) struct Damaged {
 
 impl Damaged {
     /// Takes note of a unit of `units`, and says whether it is a new one.
-    fn insert(&mut self, unit: UnitId, units: u32, block: u64) -> bool {
+    pub fn insert(&mut self, unit: UnitId, units: u32, block: u64) -> bool {
         self.bits.resize(units.div_ceil(u64::BITS) as usize, 0);
         let (word, bit) = (&mut self.bits[(unit.0 / u64::BITS) as usize], 1 << (unit.0 % u64::BITS));
         let is_new = *word & bit == 0;
@@ -85,6 +85,28 @@ impl Damaged {
         if let Some(word) = self.bits.get_mut((unit.0 / u64::BITS) as usize) {
             *word &= !(1 << (unit.0 % u64::BITS));
         }
+    }
+
+    /// What of the damaged units is dirty: `dirty_block` answers the block of a dirty unit. O(units / 64).
+    pub fn dirty(&self, dirty_block: impl Fn(UnitId) -> Option<u64>) -> NotCopied {
+        let (mut blocks, mut named) = (0, Vec::new());
+        for block in self.units().filter_map(dirty_block) {
+            blocks += 1;
+            if named.len() < NAMED_MAX {
+                named.push(block);
+            }
+        }
+        NotCopied::new(blocks, named)
+    }
+
+    /// The units that are new since the last call. Outside of a pass only when they are an eighth of `all` so far: a
+    /// device that rots fills no log.
+    pub fn take_news(&mut self, all: u64) -> Option<NotCopied> {
+        if self.news == 0 || !self.is_due && self.news * 8 < all {
+            return None;
+        }
+        self.is_due = false;
+        Some(NotCopied::new(std::mem::take(&mut self.news), std::mem::take(&mut self.named)))
     }
 
     /// O(units / 64).
@@ -146,60 +168,80 @@ impl Refused {
         self.again_at = copied + AGAIN_AFTER;
         Some(block)
     }
-}
 
-impl CacheStore {
-    /// What the store refused since [`CacheStore::clean_all`] was asked for last: it is in the cache, dirty.
+    /// What the store refused since everything was copied last.
     pub fn not_copied(&self) -> NotCopied {
-        NotCopied::new(self.cleaner.refused.blocks, self.cleaner.refused.named.clone())
+        NotCopied::new(self.blocks, self.named.clone())
     }
 
-    /// What only the cache has and its device has damaged, so far as a read or a pass has met it. O(units / 64) if
-    /// there is any.
-    pub fn damaged(&self) -> NotCopied {
-        let (mut blocks, mut named) = (0, Vec::new());
-        let dirty = self.cleaner.damaged.units().filter(|&unit| self.marks.get(&self.cache.units, unit).is_dirty);
-        for unit in dirty {
-            blocks += 1;
-            if named.len() < NAMED_MAX {
-                named.push(self.cache.describe(unit).block);
-            }
-        }
-        NotCopied::new(blocks, named)
-    }
-
-    /// The damaged units that are new since the owner asked last, for its log. `None` while everything is being
-    /// copied. For units that reads meet, each time when there is an eighth more: so a device that rots fills no log.
-    pub fn take_newly_damaged(&mut self) -> Option<NotCopied> {
-        let (all, is_cleaning) = (self.counters.damaged_dirty, self.is_cleaning_all());
-        let damaged = &mut self.cleaner.damaged;
-        if damaged.news == 0 || is_cleaning || !damaged.is_due && damaged.news * 8 < all {
-            return None;
-        }
-        damaged.is_due = false;
-        Some(NotCopied::new(std::mem::take(&mut damaged.news), std::mem::take(&mut damaged.named)))
-    }
-
-    /// What the store refused in the last pass, for the owner's log; `None` while there is a pass, and for what the
-    /// owner has heard already.
-    pub fn take_newly_refused(&mut self) -> Option<NotCopied> {
-        if self.is_cleaning_all() || !std::mem::take(&mut self.cleaner.refused.is_due) {
+    /// The same after a pass, if the owner has not heard of it.
+    pub fn take_news(&mut self) -> Option<NotCopied> {
+        if !std::mem::take(&mut self.is_due) {
             return None;
         }
         let refused = self.not_copied();
-        let is_new = refused.blocks > 0 && refused != self.cleaner.refused.told;
-        self.cleaner.refused.told = refused.clone();
+        let is_new = refused.blocks > 0 && refused != self.told;
+        self.told = refused.clone();
         is_new.then_some(refused)
     }
+}
 
-    /// The unit of a block that the store lacks is damaged: it counts once.
-    pub(super) fn note_damaged(&mut self, unit: UnitId, block: u64) {
-        let is_new = self.cleaner.damaged.insert(unit, self.superblock.layout.units, block);
-        self.counters.damaged_dirty += u64::from(is_new);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ranges from the first block to the one behind the last.
+    fn not_copied(blocks: u64, ranges: &[(u64, u64)]) -> NotCopied {
+        NotCopied { blocks, ranges: ranges.iter().map(|&(from, to)| from..to).collect() }
     }
 
-    /// Units that the device cannot write: they hold nothing, and are tried again at the next start.
-    pub fn bad_units(&self) -> u32 {
-        self.cache.bad_units()
+    #[test]
+    fn a_thousand_in_a_row_are_a_region_and_one_more_is_the_store() {
+        let mut refused = Refused::new();
+        assert!((0..1024).all(|block| refused.victim(block)));
+        assert!(!refused.victim(1024));
+        refused.copied();
+        assert!(refused.victim(1025));
+    }
+
+    /// Planted break: each refused unit is tried again at once, red.
+    #[test]
+    fn one_aside_is_tried_again_each_time_when_64_others_were_copied() {
+        let mut refused = Refused::new();
+        [7, 8, 9].into_iter().for_each(|block| _ = refused.victim(block));
+        let tried: Vec<(u64, u64)> =
+            (0..300).filter_map(|copied| refused.next(copied).map(|block| (copied, block))).collect();
+        assert_eq!(tried, [(0, 7), (64, 8), (128, 9)]);
+    }
+
+    #[test]
+    fn the_owner_hears_once_of_what_a_pass_could_not_copy() {
+        let mut refused = Refused::new();
+        for is_new in [true, false] {
+            refused.begin();
+            [4, 6, 5, 9].into_iter().for_each(|block| refused.in_place(block, false));
+            let named = not_copied(4, &[(4, 7), (9, 10)]);
+            assert_eq!(refused.not_copied(), named);
+            assert_eq!(refused.take_news(), is_new.then_some(named));
+            assert_eq!(refused.take_news(), None);
+        }
+        refused.begin();
+        assert_eq!((refused.not_copied(), refused.take_news()), (not_copied(0, &[]), None));
+    }
+
+    /// Planted break: a unit that is met again counts again, red.
+    #[test]
+    fn a_damaged_unit_counts_once_until_something_else_is_in_it() {
+        let mut damaged = Damaged::default();
+        let met: Vec<bool> = [70, 3, 70].map(|unit| damaged.insert(UnitId(unit), 100, unit.into())).to_vec();
+        assert_eq!(met, [true, true, false]);
+        let dirty = |unit: UnitId| (unit.0 != 3).then_some(u64::from(unit.0));
+        assert_eq!(damaged.dirty(dirty), not_copied(1, &[(70, 71)]));
+        assert_eq!(damaged.take_news(2), Some(not_copied(2, &[(3, 4), (70, 71)])));
+        damaged.forget(UnitId(70));
+        assert!(damaged.insert(UnitId(70), 100, 70));
+        assert_eq!(damaged.take_news(9), None, "one of nine is not yet worth a line");
+        damaged.is_due = true;
+        assert_eq!(damaged.take_news(9), Some(not_copied(1, &[(70, 71)])), "a pass has met it");
     }
 }

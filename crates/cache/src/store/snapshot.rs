@@ -14,16 +14,14 @@
 //! durably, and would be ahead of the data then. When the superblock says that the page holds, it is not.
 
 use super::bytes::{BLOCK_BYTES, Block};
-use super::contents::encode_page;
-use super::layout::BLOCKS_KEPT;
-use super::machine::CacheStore;
+use super::commit::Journal;
+use super::layout::{BLOCKS_KEPT, Layout};
 use super::map::PageHead;
-use super::operation::{Action, Target};
+use super::outbox::{Own, OwnOperation, PAGES};
+use super::pages::Pages;
 use super::slots::Page;
 use super::superblock::Superblock;
 
-/// Pages that are on their way at once.
-pub(super) const PAGES: usize = 8;
 /// A snapshot begins when so many parts of the journal are in use.
 const JOURNAL_PARTS: u64 = 2;
 
@@ -79,132 +77,236 @@ impl Snapshot {
             all_recorded: false,
         }
     }
-}
 
-impl CacheStore {
-    /// Whether the map says everything, so that a start reads nothing of the journal.
-    pub(super) fn is_snapshot_complete(&self) -> bool {
-        let journal = &self.journal;
-        let is_empty = journal.sequence == journal.start && journal.appended() == journal.committed();
-        self.snapshot.phase == Phase::Idle && is_empty && self.pages.changed() == 0
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
     }
 
-    /// The number of the first block of the journal that may not be written yet.
-    pub(super) fn journal_end(&self) -> u64 {
-        let layout = &self.superblock.layout;
-        let all = self.journal.start + u64::from(layout.journal_blocks);
+    /// Whether the map says everything, so that a start reads nothing of the journal.
+    pub fn is_complete(&self, journal: &Journal, pages: &Pages) -> bool {
+        self.is_idle() && journal.is_empty() && pages.changed() == 0
+    }
+
+    /// The number of the first block of the journal that may not be written yet; `start` is the first that is needed.
+    pub fn journal_end(&self, start: u64, layout: &Layout) -> u64 {
+        let all = start + u64::from(layout.journal_blocks);
         // The last blocks are kept for the end of a snapshot, which makes room.
         let end = all - BLOCKS_KEPT;
-        match self.snapshot.phase {
+        match self.phase {
             Phase::Commit { .. } => all,
             Phase::Pages { next } => {
-                let from = self.snapshot.sequence;
+                let from = self.sequence;
                 from + end.saturating_sub(from) * u64::from(next) / u64::from(layout.map_pages())
             }
             _ => end,
         }
     }
 
-    fn begins_snapshot(&self) -> bool {
-        let journal = &self.journal;
-        let is_closing = self.is_ready_to_close();
-        let is_last = is_closing && journal.appended() == journal.committed() && !self.is_snapshot_complete();
-        let ring = u64::from(self.superblock.layout.journal_blocks);
-        is_last || journal.sequence - journal.start >= ring / JOURNAL_PARTS
+    /// Whether so much of the journal is in use that a snapshot begins.
+    pub fn is_due(journal: &Journal, layout: &Layout) -> bool {
+        journal.sequence - journal.start >= u64::from(layout.journal_blocks) / JOURNAL_PARTS
     }
 
-    /// Goes on with the snapshot, or begins one if it is time.
-    pub(super) fn drive_snapshot(&mut self) {
-        if self.has_failed {
-            return;
+    /// Begins a snapshot, which replaces what the journal says so far.
+    pub fn begin(&mut self, journal: &Journal) {
+        (self.sequence, self.previous) = (journal.sequence, journal.previous);
+        self.phase = Phase::Pages { next: 0 };
+    }
+
+    /// Goes on with the snapshot under way. `encode` writes a page as everything is now, `hand_out` takes operations.
+    /// Answers the superblock that holds, when the snapshot is done.
+    pub fn go_on(
+        &mut self,
+        journal: &mut Journal,
+        pages: &mut Pages,
+        superblock: &Superblock,
+        encode: impl FnMut(PageHead, &mut Block),
+        mut hand_out: impl FnMut(OwnOperation),
+    ) -> Option<Superblock> {
+        if let Phase::Pages { next } = self.phase {
+            self.write_pages(next, journal, pages, superblock, encode, &mut hand_out);
         }
-        if self.is_closing {
-            self.journal.want_all();
-            self.record_what_reads_brought();
-        }
-        if self.snapshot.phase == Phase::Idle && self.begins_snapshot() {
-            (self.snapshot.sequence, self.snapshot.previous) = (self.journal.sequence, self.journal.previous);
-            self.snapshot.phase = Phase::Pages { next: 0 };
-        }
-        if let Phase::Pages { next } = self.snapshot.phase {
-            self.write_pages(next);
-        }
-        if let Phase::Commit { records } = self.snapshot.phase
-            && self.journal.committed() >= records
+        if let Phase::Commit { records } = self.phase
+            && journal.committed() >= records
         {
-            self.snapshot.phase = Phase::Flush { flush: self.journal.want_flush() };
+            self.phase = Phase::Flush { flush: journal.want_flush() };
         }
-        match self.snapshot.phase {
-            Phase::Flush { flush } if self.journal.flushes_done() >= flush => {
+        match self.phase {
+            Phase::Flush { flush } if journal.flushes_done() >= flush => {
                 let next = Superblock {
-                    generation: self.superblock.generation + 1,
-                    journal_sequence: self.snapshot.sequence,
-                    journal_previous: self.snapshot.previous,
-                    map_digest: self.pages.digest(),
-                    ..self.superblock
+                    generation: superblock.generation + 1,
+                    journal_sequence: self.sequence,
+                    journal_previous: self.previous,
+                    map_digest: pages.digest(),
+                    ..*superblock
                 };
-                self.snapshot.superblock.0 = next.encode();
-                self.snapshot.next = Some(next);
-                self.write_superblock(0);
+                self.superblock.0 = next.encode();
+                self.next = Some(next);
+                hand_out(self.write_superblock(0));
             }
-            Phase::SuperblockFlush { slot: 0, flush } if self.journal.flushes_done() >= flush => {
-                self.write_superblock(1)
+            Phase::SuperblockFlush { slot: 0, flush } if journal.flushes_done() >= flush => {
+                hand_out(self.write_superblock(1));
             }
-            Phase::SuperblockFlush { flush, .. } if self.journal.flushes_done() >= flush => {
-                self.superblock = self.snapshot.next.take().expect("one was written");
-                self.journal.start = self.superblock.journal_sequence;
-                self.counters.snapshots += 1;
-                self.snapshot.phase = Phase::Idle;
-                // In a shutdown, the next snapshot may be due: for the records that the journal got meanwhile.
-                self.drive_snapshot();
+            Phase::SuperblockFlush { flush, .. } if journal.flushes_done() >= flush => {
+                self.phase = Phase::Idle;
+                return Some(self.next.take().expect("one was written"));
             }
             _ => {}
         }
+        None
     }
 
-    fn write_pages(&mut self, mut next: u32) {
-        let pages = self.superblock.layout.map_pages();
-        while !self.snapshot.vacant.is_empty() && next < pages {
-            let Some(page) = self.pages.take_changed(next) else {
-                next = pages;
+    fn write_pages(
+        &mut self,
+        mut next: u32,
+        journal: &mut Journal,
+        pages: &mut Pages,
+        superblock: &Superblock,
+        mut encode: impl FnMut(PageHead, &mut Block),
+        hand_out: &mut impl FnMut(OwnOperation),
+    ) {
+        let count = superblock.layout.map_pages();
+        while !self.vacant.is_empty() && next < count {
+            let Some(page) = pages.take_changed(next) else {
+                next = count;
                 break;
             };
             next = page + 1;
-            let at = self.snapshot.vacant.pop().expect("there is one");
-            let generation = self.superblock.generation + 1;
-            let head = PageHead { generation, page, sequence: self.journal.sequence };
-            let image: &mut Block = &mut self.snapshot.pages[at].0;
-            encode_page(&self.cache, &self.marks, &self.superblock.uuid, head, image);
-            let block = self.pages.next_block(&self.superblock.layout, page);
-            let slot = self.pages.next_slot(page);
-            self.pages.set_valid(page, generation, slot);
-            self.own_operation(Self::PAGES + at as u32, Target::Cache, Action::Write, block);
+            let at = self.vacant.pop().expect("there is one");
+            let generation = superblock.generation + 1;
+            encode(PageHead { generation, page, sequence: journal.sequence }, &mut self.pages[at].0);
+            let block = pages.next_block(&superblock.layout, page);
+            let slot = pages.next_slot(page);
+            pages.set_valid(page, generation, slot);
+            hand_out(OwnOperation::write(Own::Page(at), block));
         }
-        self.snapshot.phase = Phase::Pages { next };
-        if next == pages && self.snapshot.vacant.len() == PAGES {
-            let records = self.journal.appended();
-            self.journal.want(records);
-            self.snapshot.phase = Phase::Commit { records };
+        self.phase = Phase::Pages { next };
+        if next == count && self.vacant.len() == PAGES {
+            let records = journal.appended();
+            journal.want(records);
+            self.phase = Phase::Commit { records };
         }
     }
 
-    pub(super) fn page_written(&mut self, at: usize, has_succeeded: bool) {
-        self.snapshot.vacant.push(at);
-        if !has_succeeded {
-            self.fail();
+    /// The page in buffer `at` was written, or could not be.
+    pub fn page_ended(&mut self, at: usize) {
+        self.vacant.push(at);
+    }
+
+    fn write_superblock(&mut self, slot: u64) -> OwnOperation {
+        self.phase = Phase::Superblock { slot };
+        OwnOperation::write(Own::Superblock, slot)
+    }
+
+    pub fn superblock_written(&mut self, journal: &mut Journal) {
+        let Phase::Superblock { slot } = self.phase else { unreachable!("no superblock was being written") };
+        self.phase = Phase::SuperblockFlush { slot, flush: journal.want_flush() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::map::ENTRIES;
+    use crate::store::operation::Target;
+
+    /// A cache with a map of so many pages.
+    fn superblock(pages: u32) -> Superblock {
+        Superblock {
+            uuid: [1; 16],
+            store: [2; 16],
+            store_blocks: 1000,
+            layout: Layout { units: pages * ENTRIES as u32, journal_blocks: 64 },
+            starts: 1,
+            generation: 4,
+            journal_sequence: 10,
+            journal_previous: 0,
+            map_digest: 0,
+            is_ready: true,
         }
     }
 
-    fn write_superblock(&mut self, slot: u64) {
-        self.snapshot.phase = Phase::Superblock { slot };
-        self.own_operation(Self::SUPERBLOCK, Target::Cache, Action::Write, slot);
+    /// A snapshot, step by step, and what it is made from.
+    struct Bench {
+        snapshot: Snapshot,
+        journal: Journal,
+        pages: Pages,
+        superblock: Superblock,
     }
 
-    pub(super) fn superblock_written(&mut self, has_succeeded: bool) {
-        if !has_succeeded {
-            return self.fail();
+    impl Bench {
+        fn new(pages: u32, changed: &[u32]) -> Bench {
+            let superblock = superblock(pages);
+            let mut bench = Bench {
+                snapshot: Snapshot::new(),
+                journal: Journal::new(10, 42, 99, 4),
+                pages: Pages::new(&superblock),
+                superblock,
+            };
+            changed.iter().for_each(|&page| bench.pages.set_changed(page));
+            bench.snapshot.begin(&bench.journal);
+            bench
         }
-        let Phase::Superblock { slot } = self.snapshot.phase else { unreachable!("no superblock was being written") };
-        self.snapshot.phase = Phase::SuperblockFlush { slot, flush: self.journal.want_flush() };
+
+        /// The operations of the next step, and the superblock that holds.
+        fn go_on(&mut self) -> (Vec<Own>, Option<Superblock>) {
+            let Bench { snapshot, journal, pages, superblock } = self;
+            let (mut owns, mut heads) = (Vec::new(), Vec::new());
+            let holds = snapshot.go_on(
+                journal,
+                pages,
+                superblock,
+                |head, _| heads.push((head.page, head.generation, head.sequence)),
+                |operation| owns.push(operation.own),
+            );
+            assert!(heads.iter().all(|&(_, generation, sequence)| (generation, sequence) == (5, 42)), "{heads:?}");
+            assert_eq!(heads.len(), owns.iter().filter(|own| matches!(own, Own::Page(_))).count());
+            (owns, holds)
+        }
+
+        fn flush(&mut self) {
+            let flush = self.journal.begin_flush(u64::MAX, &[1; 16]);
+            assert_eq!(flush, Some(OwnOperation::flush(Own::CacheFlush, Target::Cache)));
+            self.journal.flushed(|_| {});
+            assert_eq!(self.journal.write_block(&self.superblock.layout), None);
+        }
+    }
+
+    /// Planted breaks, each red: the second superblock is not written; pages that were not written count as written.
+    #[test]
+    fn pages_then_a_flush_then_one_superblock_after_the_other() {
+        let mut bench = Bench::new(3, &[0, 2]);
+        let (owns, _) = bench.go_on();
+        assert_eq!(owns, [Own::Page(7), Own::Page(6)]);
+        bench.snapshot.page_ended(7);
+        assert_eq!(bench.go_on(), (vec![], None), "a page is on its way");
+        assert_eq!(bench.journal.begin_flush(u64::MAX, &[1; 16]), None, "and no flush is for it");
+        bench.snapshot.page_ended(6);
+        assert_eq!(bench.go_on(), (vec![], None), "the pages wait for a flush");
+        for _ in 0..2 {
+            bench.flush();
+            assert_eq!(bench.go_on(), (vec![Own::Superblock], None));
+            bench.snapshot.superblock_written(&mut bench.journal);
+            assert_eq!(bench.go_on(), (vec![], None));
+        }
+        bench.flush();
+        let (owns, holds) = bench.go_on();
+        let holds = holds.expect("the snapshot is done");
+        assert_eq!((owns, holds.generation, holds.journal_sequence, holds.journal_previous), (vec![], 5, 42, 99));
+        assert_eq!((holds.map_digest, bench.snapshot.is_idle()), (bench.pages.digest(), true));
+    }
+
+    /// Planted break: while pages are written, the journal may use all that is left of the ring, red.
+    #[test]
+    fn the_journal_goes_as_far_as_the_snapshot_is_through_the_map() {
+        let changed: Vec<u32> = (0..20).collect();
+        let mut bench = Bench::new(20, &changed);
+        let (layout, start, end) = (bench.superblock.layout, 10, 10 + 64 - BLOCKS_KEPT);
+        assert_eq!(bench.snapshot.journal_end(start, &layout), 42);
+        assert_eq!(bench.go_on().0.len(), PAGES);
+        assert_eq!(bench.snapshot.journal_end(start, &layout), 42 + (end - 42) * 8 / 20);
+        assert_eq!(Snapshot::new().journal_end(start, &layout), end);
+        assert!(Snapshot::is_due(&bench.journal, &layout));
+        assert!(!Snapshot::is_due(&Journal::new(10, 41, 0, 4), &layout));
     }
 }

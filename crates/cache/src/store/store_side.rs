@@ -1,12 +1,15 @@
 //! What the store was told, and what of it is durable: by counting.
 
+use super::operation::Target;
+use super::outbox::{Own, OwnOperation};
+
 /// The store's writes and flushes. The first write stands for all writes before the start.
 pub(super) struct StoreSide {
-    pub(super) writes: u64,
+    writes: u64,
     /// The last write that the flush under way makes durable.
-    pub(super) flushing: Option<u64>,
-    pub(super) flushed: u64,
-    pub(super) wanted: u64,
+    flushing: Option<u64>,
+    flushed: u64,
+    wanted: u64,
     /// The last write or trim past the cache that was acknowledged before it was durable; at first what was written
     /// before the start.
     acknowledged: u64,
@@ -69,16 +72,84 @@ impl StoreSide {
         self.has_lost
     }
 
-    /// See [`CacheStore::doubts`](super::machine::CacheStore::doubts).
+    /// See [`CacheStore::doubts`](super::CacheStore::doubts).
     pub fn doubts(&self) -> u64 {
         self.doubts
     }
 
     /// A flush failed. A device says so once: what it has lost, the next flush that succeeds says nothing of.
-    pub fn flush_failed(&mut self) {
+    fn flush_failed(&mut self) {
         (self.wanted, self.has_lost) = (self.flushed, true);
         if self.acknowledged > self.flushed {
             (self.doubts, self.acknowledged) = (self.doubts + 1, 0);
         }
+    }
+
+    /// Writes that ended.
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// The last write that the flush under way makes durable; 0 if none is under way.
+    pub fn flushing(&self) -> u64 {
+        self.flushing.unwrap_or(0)
+    }
+
+    /// Begins a flush if one is wanted and none is under way.
+    pub fn begin_flush(&mut self) -> Option<OwnOperation> {
+        if self.flushing.is_some() || self.wanted <= self.flushed {
+            return None;
+        }
+        self.flushing = Some(self.writes);
+        Some(OwnOperation::flush(Own::StoreFlush, Target::Store))
+    }
+
+    /// The flush under way ended. Answers the last write that is durable now; `None` after a failed one, which makes
+    /// none durable.
+    pub fn flush_ended(&mut self, has_succeeded: bool) -> Option<u64> {
+        let flushed = self.flushing.take().expect("it was flushing");
+        if !has_succeeded {
+            self.flush_failed();
+            return None;
+        }
+        self.flushed = flushed;
+        Some(flushed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_makes_durable_what_ended_before_it_began() {
+        let mut store = StoreSide::default();
+        let write = store.wrote();
+        assert_eq!(store.begin_flush(), None, "no request wants one");
+        store.want(write);
+        assert_eq!(store.begin_flush(), Some(OwnOperation::flush(Own::StoreFlush, Target::Store)));
+        let late = store.wrote();
+        store.want(late);
+        assert_eq!((store.flushing(), store.begin_flush()), (write, None), "one is under way");
+        assert_eq!((store.flush_ended(true), store.is_flushed()), (Some(write), false));
+        assert!(store.begin_flush().is_some());
+        assert_eq!((store.flush_ended(true), store.is_flushed()), (Some(late), true));
+    }
+
+    /// Planted break: each failed flush is a doubt, red.
+    #[test]
+    fn a_failed_flush_is_a_doubt_once_for_what_was_acknowledged() {
+        let mut store = StoreSide::default();
+        for (acknowledges, doubts) in [(false, 1), (false, 1), (true, 2), (false, 2)] {
+            let write = store.wrote();
+            if acknowledges {
+                store.acknowledged();
+            }
+            store.want(write);
+            assert!(store.begin_flush().is_some());
+            assert_eq!((store.flush_ended(false), store.doubts(), store.has_lost()), (None, doubts, true));
+            assert_eq!(store.begin_flush(), None, "until a request wants one again");
+        }
+        assert_eq!(store.past(), 4, "what was acknowledged last, durable or in doubt");
     }
 }

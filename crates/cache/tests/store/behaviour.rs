@@ -171,9 +171,9 @@ fn strict_writes_are_durable_when_they_are_acknowledged() {
 #[test]
 fn another_policy_while_it_works_changes_no_data() {
     let mut rig = Rig::fresh(setup(), 54);
-    for round in 0..12 {
+    for round in 0..16 {
         (0..60).for_each(|_| rig.step());
-        let name = ["lru", "selective", "credit"][round % 3];
+        let name = ["lru", "selective", "credit", "s3_fifo"][round % 4];
         let (config, before) = (rig.setup.config(), contents(&rig));
         rig.machine.set_policy(&config, policy(name)).unwrap();
         assert_eq!(contents(&rig), before);

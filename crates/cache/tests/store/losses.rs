@@ -146,8 +146,8 @@ fn whatever_is_spoiled_nothing_old_is_taken_for_good() {
     for seed in 0..8 {
         look(&used(&setup(), seed, seed % 2 == 0));
     }
-    for seed in 0..24 {
-        let policy = ["lru", "selective", "credit"][seed as usize % 3];
+    for seed in 0..32 {
+        let policy = if seed < 24 { ["lru", "selective", "credit"][seed as usize % 3] } else { "s3_fifo" };
         let semantics = if seed % 2 == 0 { Semantics::WriteCache } else { Semantics::Strict };
         let setup = Setup { units: 14, store_blocks: 32, ..Setup::small(policy, semantics) };
         // As it is in the midst of its work.

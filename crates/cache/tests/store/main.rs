@@ -17,6 +17,7 @@ mod regions;
 mod restart;
 mod rig;
 mod search;
+mod structure;
 mod timed;
 mod unreadable;
 mod versions;
@@ -46,7 +47,7 @@ fn run(setup: &Setup, steps: u32, seed: u64) -> Points {
 #[test]
 fn whatever_a_crash_leaves_is_between_what_was_promised_and_what_was_written() {
     let mut points = Points::default();
-    for (at, policy) in ["lru", "selective", "credit"].into_iter().enumerate() {
+    for (at, policy) in ["lru", "selective", "credit", "s3_fifo"].into_iter().enumerate() {
         for semantics in [Semantics::Strict, Semantics::WriteCache] {
             points.add(&run(&Setup::small(policy, semantics), STEPS, at as u64 + 1));
         }

@@ -1,11 +1,12 @@
 //! What a policy hears of the requests to a cache at work: each of them once, whatever its outcome.
 
 use crate::rig::{Random, Rig, Setup, policy};
-use plimsoll_cache::aged_lists::AgedLists;
+use plimsoll_cache::aged_lists::AtOnce;
 use plimsoll_cache::partition::{Among, Partition};
+use plimsoll_cache::policy::{Anatomy, Arrival, BlockEvent, CachePolicy, PolicyEntry};
 use plimsoll_cache::store::{RequestKind, Semantics};
 use plimsoll_cache::units::Units;
-use plimsoll_cache::{Access, CachePolicy, PolicyEntry, UnitId};
+use plimsoll_cache::{Access, UnitId};
 use plimsoll_core::Class;
 use plimsoll_core::class::Admission;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,20 +23,16 @@ static OBSERVED: AtomicU64 = AtomicU64::new(0);
 struct Counting(Box<dyn CachePolicy>);
 
 impl CachePolicy for Counting {
-    fn observed(&mut self, _: &Access, _: bool) {
-        OBSERVED.fetch_add(1, Ordering::Relaxed);
+    fn heard(&mut self, event: &BlockEvent<'_>) {
+        OBSERVED.fetch_add(u64::from(matches!(event, BlockEvent::Asked { .. })), Ordering::Relaxed);
     }
 
     fn admission(&self, access: &Access) -> Admission {
         if access.class.number() == 3 { Admission::Never } else { self.0.admission(access) }
     }
 
-    fn inserted(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
-        self.0.inserted(units, partition, unit);
-    }
-
-    fn returned(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
-        self.0.returned(units, partition, unit);
+    fn entered(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, arrival: Arrival) {
+        self.0.entered(units, partition, unit, arrival);
     }
 
     fn accessed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, class: Class) {
@@ -46,24 +43,20 @@ impl CachePolicy for Counting {
         self.0.victim(units, partition, among)
     }
 
-    fn removed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId) {
-        self.0.removed(units, partition, unit);
+    fn left(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, successor: Option<UnitId>) {
+        self.0.left(units, partition, unit, successor);
     }
 
-    fn replaced(&mut self, units: &mut Units, partition: &Partition, from: UnitId, to: UnitId) {
-        self.0.replaced(units, partition, from, to);
+    fn age(&self, units: &Units, unit: UnitId) -> u64 {
+        self.0.age(units, unit)
     }
 
-    fn list_in_group(&self, class: Class, is_again: bool) -> usize {
-        self.0.list_in_group(class, is_again)
+    fn anatomy(&self) -> Anatomy<'_> {
+        self.0.anatomy()
     }
 
-    fn lists(&self) -> &AgedLists {
-        self.0.lists()
-    }
-
-    fn lists_mut(&mut self) -> &mut AgedLists {
-        self.0.lists_mut()
+    fn at_once(&mut self) -> Option<AtOnce<'_>> {
+        self.0.at_once()
     }
 }
 

@@ -202,7 +202,9 @@ fn write_while_it_rots(rig: &mut Rig, one_in: u64) -> u64 {
 /// Promise: store-damaged-unit.
 #[test]
 fn a_unit_that_rots_fails_those_who_want_its_block_and_nobody_else() {
-    for (policy, semantics) in [("lru", Semantics::Strict), ("selective", Semantics::WriteCache)] {
+    for (policy, semantics) in
+        [("lru", Semantics::Strict), ("selective", Semantics::WriteCache), ("s3_fifo", Semantics::Strict)]
+    {
         let mut rig = rig(Setup { policy, ..setup(semantics) }, 14);
         let rotten = write_while_it_rots(&mut rig, 20);
         assert_eq!(rig.failures, [], "{policy}");
@@ -227,7 +229,7 @@ fn a_unit_that_rots_fails_those_who_want_its_block_and_nobody_else() {
 /// Promise: store-damaged-unit.
 #[test]
 fn a_device_that_rots_leaves_nobody_without_an_answer() {
-    for policy in ["lru", "selective", "credit"] {
+    for policy in ["lru", "selective", "credit", "s3_fifo"] {
         let mut rig = rig(Setup { policy, ..setup(Semantics::Strict) }, 15);
         write(&mut rig, &mut Line::new(), 16, 1500);
         dirty_blocks(&rig).into_iter().for_each(|block| rot(&mut rig, block));

@@ -72,9 +72,12 @@ fn who_copies_everything_gets_all_but_the_bad_regions_and_hears_which_they_are()
 /// Promise: store-bad-region.
 #[test]
 fn who_wants_a_unit_goes_on_beside_a_bad_region_of_the_store() {
-    for (policy, semantics) in
-        [("lru", Semantics::Strict), ("selective", Semantics::WriteCache), ("credit", Semantics::Strict)]
-    {
+    for (policy, semantics) in [
+        ("lru", Semantics::Strict),
+        ("selective", Semantics::WriteCache),
+        ("credit", Semantics::Strict),
+        ("s3_fifo", Semantics::WriteCache),
+    ] {
         let mut rig = rig(policy, semantics);
         write(&mut rig, 0..30);
         rig.faults = cannot_write(Target::Store, 4..16);

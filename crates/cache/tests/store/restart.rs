@@ -74,3 +74,29 @@ fn a_journal_that_was_used_to_its_end_goes_on_after_a_start() {
     rig.settle();
     assert!(rig.machine.is_closed());
 }
+
+/// Blocks that were used several times are in the main queue at a shutdown. Outcome: after the next start they are
+/// there still, and what passes by does not send them away.
+///
+/// Planted break: what a start restores is in the small queue, red.
+#[test]
+fn what_was_in_the_main_queue_of_s3_fifo_is_there_after_a_start() {
+    let setup = Setup { store_blocks: 400, ..Setup::small("s3_fifo", Semantics::WriteCache) };
+    let write_all = |rig: &mut Rig, blocks: std::ops::Range<u64>| {
+        for block in blocks {
+            assert!(rig.request(RequestKind::Write, block, u8::MAX));
+            rig.settle();
+        }
+    };
+    let has_used = |rig: &Rig| (0..3).all(|block| rig.machine.cache().find(block).is_some());
+    let mut rig = Rig::fresh(setup.clone(), 1);
+    write_all(&mut rig, 0..3);
+    (0..9).for_each(|turn| drop(rig.read(turn % 3).unwrap()));
+    write_all(&mut rig, 100..140);
+    assert!(has_used(&rig));
+    rig.machine.close();
+    rig.settle();
+    let mut next = Rig::new(setup, rig.cache.clone(), rig.store.clone(), rig.versions.clone(), 2);
+    write_all(&mut next, 200..240);
+    assert!(has_used(&next), "what is new sent them away");
+}

@@ -4,6 +4,7 @@
 use plimsoll_cache::duel::{Tally, Way};
 use plimsoll_cache::ghosts::Ghosts;
 use plimsoll_cache::miss_costs::MissCosts;
+use plimsoll_cache::s3_fifo::GhostQueue;
 use plimsoll_cache::stays::Stays;
 use plimsoll_cache::{Access, CacheConfig, PolicyEntry, Pool, policies};
 use plimsoll_core::Class;
@@ -31,6 +32,8 @@ pub struct Entry {
     pub is_dirty: bool,
     pub place: Place,
     is_again: bool,
+    /// The frequency under S3-FIFO.
+    uses: u8,
     /// Units taken in when it was put in order, in whole steps.
     stamp: u64,
     /// When it was put where it is.
@@ -59,6 +62,7 @@ pub struct Slow {
     pub is_awake: bool,
     again_halves: i64,
     ghosts: [Ghosts; 2],
+    ghost_queue: GhostQueue,
     /// The way of `credit`.
     pub way: Way,
     duel: Option<Box<SlowDuel>>,
@@ -125,17 +129,26 @@ impl Slow {
             is_awake: false,
             again_halves: 0,
             ghosts: [ghosts(), ghosts()],
+            ghost_queue: GhostQueue::new(config.units / 2, config.seed),
             way: if name == "credit" { Way::Strict } else { Way::Level },
             duel: (name == "credit").then(|| Box::new(SlowDuel::new(config))),
         }
     }
 
     fn is_credit(&self) -> bool {
-        !["lru", "selective"].contains(&self.name)
+        !["lru", "s3_fifo", "selective"].contains(&self.name)
+    }
+
+    fn is_s3_fifo(&self) -> bool {
+        self.name == "s3_fifo"
+    }
+
+    fn ignores_classes(&self) -> bool {
+        ["lru", "s3_fifo"].contains(&self.name)
     }
 
     fn step(&self) -> u64 {
-        u64::from((self.config.units / 128).max(1))
+        u64::from((self.config.units / if self.is_s3_fifo() { 64 } else { 128 }).max(1))
     }
 
     fn age(&self, entry: &Entry) -> u64 {
@@ -160,7 +173,7 @@ impl Slow {
             self.config.scheme.entries().filter(|entry| entry.occupancy_max < 1.0).map(|entry| entry.number).collect();
         let rank = bounded.iter().position(|&class| class == entry.class).map_or(0, |at| at + 1);
         let pool = self.config.pools.iter().position(|(pool, _)| *pool == entry.pool).map_or(0, |at| at + 1);
-        let priority = if self.name == "lru" { 0 } else { self.config.scheme.priority(entry.class) };
+        let priority = if self.ignores_classes() { 0 } else { self.config.scheme.priority(entry.class) };
         let group = rank * (self.config.pools.len() + 1) + pool;
         (group, priority, self.is_credit() && entry.is_again)
     }
@@ -197,7 +210,33 @@ impl Slow {
         }
     }
 
-    fn expel(&mut self, is_among: impl Fn(&Entry) -> bool) -> bool {
+    /// S3-FIFO as it is in the paper, over all blocks at each step: the oldest of the small queue while that has a
+    /// tenth, else of the main one; a block that was used moves instead.
+    fn s3_fifo_victim(&mut self, is_among: impl Fn(&Entry) -> bool) -> Option<usize> {
+        loop {
+            let is_in_order = |entry: &Entry| entry.place == Place::InOrder && is_among(entry);
+            let (small, main) = (
+                self.count(|entry| is_in_order(entry) && !entry.is_again),
+                self.count(|entry| is_in_order(entry) && entry.is_again),
+            );
+            let is_main = 10 * small < small + main;
+            let of_queue = self.entries.iter().enumerate();
+            let of_queue = of_queue.filter(|(_, entry)| is_in_order(entry) && entry.is_again == is_main);
+            // Groups with a bound have queues of their own, and the one with the oldest block is next.
+            let at = of_queue.min_by_key(|(_, entry)| (entry.stamp, self.list(entry).0, entry.turn))?.0;
+            let uses = self.entries[at].uses;
+            if uses < if is_main { 1 } else { 2 } {
+                return Some(at);
+            }
+            (self.entries[at].uses, self.entries[at].is_again) = (if is_main { uses - 1 } else { 0 }, true);
+            self.put(at, Place::InOrder);
+        }
+    }
+
+    fn victim(&mut self, is_among: impl Fn(&Entry) -> bool) -> Option<usize> {
+        if self.is_s3_fifo() {
+            return self.s3_fifo_victim(is_among);
+        }
         let in_order = (0..self.entries.len()).filter(|&at| {
             let entry = &self.entries[at];
             entry.place == Place::InOrder && is_among(entry)
@@ -213,7 +252,11 @@ impl Slow {
             let entry = &self.entries[*at];
             (self.age(entry) as i64 - self.credit(entry), **list)
         });
-        let Some((_, &(_, at))) = victim else { return false };
+        victim.map(|(_, &(_, at))| at)
+    }
+
+    fn expel(&mut self, is_among: impl Fn(&Entry) -> bool) -> bool {
+        let Some(at) = self.victim(is_among) else { return false };
         if self.entries[at].is_dirty {
             self.put(at, Place::Cleaning);
             self.to_clean.push_back(self.entries[at].block);
@@ -263,14 +306,29 @@ impl Slow {
         self.make_room(class, pool);
         self.learn(is_again);
         let at = self.entries.iter().position(|entry| entry.block == block).unwrap();
-        self.entries[at].is_again = true;
+        (self.entries[at].is_again, self.entries[at].uses) = (true, 0);
         self.put(at, Place::InOrder);
+    }
+
+    /// A block became one of another class, which may be beyond its bound now.
+    fn keep_bound(&mut self, old: Class, class: Class) {
+        while old != class && self.in_order(class) > self.class_max(class) {
+            self.expel(|entry| entry.class == class);
+        }
     }
 
     fn hit(&mut self, at: usize, access: &Access) {
         self.entries[at].is_dirty |= access.is_write;
         let entry = self.entries[at];
         match entry.place {
+            Place::InOrder if self.is_s3_fifo() => {
+                self.entries[at].uses = (entry.uses + 1).min(3);
+                self.entries[at].class = access.class;
+                if self.list(&self.entries[at]) != self.list(&entry) {
+                    self.put(at, Place::InOrder);
+                }
+                self.keep_bound(entry.class, access.class);
+            }
             Place::InOrder => {
                 let is_second = entry.is_again || self.age(&entry) >= u64::from(self.config.units / 32);
                 if !self.is_credit() || self.way == Way::Strict || is_second || entry.class != access.class {
@@ -278,9 +336,7 @@ impl Slow {
                     self.entries[at].class = access.class;
                     self.put(at, Place::InOrder);
                 }
-                while entry.class != access.class && self.in_order(access.class) > self.class_max(access.class) {
-                    self.expel(|entry| entry.class == access.class);
-                }
+                self.keep_bound(entry.class, access.class);
             }
             Place::Cleaning | Place::Wanted => {
                 self.entries[at].class = access.class;
@@ -300,7 +356,7 @@ impl Slow {
         let entry = self.config.scheme.deciding(access.class);
         let admission =
             entry.map_or(Admission::Always, |entry| if access.is_write { entry.writes } else { entry.reads });
-        if self.name == "lru" { Admission::Always } else { admission }
+        if self.ignores_classes() { Admission::Always } else { admission }
     }
 
     pub fn access(&mut self, access: &Access) -> Answer {
@@ -327,6 +383,9 @@ impl Slow {
             let Some(at) = free.min_by_key(|&at| self.entries[at].turn) else { return Answer::Full };
             let gone = self.entries.remove(at);
             self.ghosts[usize::from(gone.is_again)].push(gone.block, gone.is_again);
+            if !gone.is_again {
+                self.ghost_queue.push(gone.block);
+            }
         }
         self.make_room(access.class, access.pool);
         self.taken += 1;
@@ -334,7 +393,7 @@ impl Slow {
             [false, true].into_iter().find(|&again| self.ghosts[usize::from(again)].take(access.block).is_some());
         came_back.into_iter().for_each(|again| self.learn(again));
         let Access { block, class, pool, is_write } = *access;
-        let is_again = came_back.is_some();
+        let is_again = if self.is_s3_fifo() { self.ghost_queue.take(access.block) } else { came_back.is_some() };
         self.entries.push(Entry {
             block,
             class,
@@ -342,6 +401,7 @@ impl Slow {
             is_dirty: is_write,
             place: Place::InOrder,
             is_again,
+            uses: 0,
             stamp: 0,
             turn: 0,
         });

@@ -97,7 +97,7 @@ It is detached and made anew. Change size in the configuration file, too.")]
   $ plimsoll cache policy db --policy selective --classes ext4
   volume db: its cache goes on, with all that is in it
 
-Policies: lru, selective, credit (docs/cache.md). The configuration file is not changed.")]
+Policies: lru, s3_fifo, selective, credit (docs/cache.md). The configuration file is not changed.")]
     Policy(CachePolicyArguments),
 }
 
@@ -189,7 +189,7 @@ pub struct CacheResizeArguments {
 pub struct CachePolicyArguments {
     /// The volume
     pub volume: String,
-    /// lru, selective or credit
+    /// lru, s3_fifo, selective or credit
     #[arg(long, value_name = "NAME")]
     pub policy: Option<String>,
     /// A scheme's name, or the path of a .toml file

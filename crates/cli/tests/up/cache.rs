@@ -98,7 +98,7 @@ fn a_cached_volume_is_served_administered_and_warm_after_a_restart() {
     let cache = status(&site);
     assert_eq!((&cache["policy"], &cache["is_strict"]), (&"selective".into(), &true.into()));
     let wrong = site.ask(&["cache", "policy", "db", "--policy", "lur"]);
-    assert_eq!(text(&wrong.stderr).trim(), "policy: got \"lur\", allowed lru, selective, credit");
+    assert_eq!(text(&wrong.stderr).trim(), "policy: got \"lur\", allowed lru, s3_fifo, selective, credit");
     assert_eq!(wrong.status.code(), Some(2));
     client.write(0, &data[4096..8192], true).unwrap();
     daemon.stop();

@@ -2,12 +2,18 @@
 //! the steps before it are, so that a case stays one when some are left out.
 
 use super::faults::{Bad, Rate};
-use super::{FOUND_BEFORE_RANGES, FOUND_ONCE};
+use super::{FOUND_BEFORE_RANGES, FOUND_BEFORE_S3_FIFO, FOUND_ONCE};
 use crate::rig::{Random, Setup};
 use plimsoll_cache::store::{Action, Depth, RequestKind, Semantics, Target};
 use std::fmt;
 
-pub const POLICIES: [&str; 3] = ["lru", "selective", "credit"];
+const POLICIES: [&str; 4] = ["lru", "selective", "credit", "s3_fifo"];
+
+/// The policies of a case. The seeds that found something before there was `s3_fifo` stay the cases that they were.
+fn policies(seed: u64) -> &'static [&'static str] {
+    if FOUND_ONCE[..FOUND_BEFORE_S3_FIFO].contains(&seed) { &POLICIES[..3] } else { &POLICIES }
+}
+
 const ACTIONS: [Action; 3] = [Action::Read, Action::Write, Action::Flush];
 
 /// How much of what was not flushed a crash leaves.
@@ -113,6 +119,7 @@ struct Mix {
     faults: u64,
     /// Of so many steps one is looked at.
     every: u64,
+    policies: &'static [&'static str],
 }
 
 /// When a write is acknowledged.
@@ -122,9 +129,9 @@ fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[random.below(of.len() as u64) as usize]
 }
 
-fn setup_of(random: &mut Random) -> (Setup, bool) {
+fn setup_of(policies: &[&'static str], random: &mut Random) -> (Setup, bool) {
     let semantics = one(random, &SEMANTICS);
-    let policy = one(random, &POLICIES);
+    let policy = one(random, policies);
     let (units, store_blocks, is_wide) = match random.below(12) {
         0..4 => (5 + random.below(9) as u32, 8 + random.below(20), false),
         4..10 => (6 + random.below(24) as u32, 10 + random.below(50), false),
@@ -141,7 +148,8 @@ fn setup_of(random: &mut Random) -> (Setup, bool) {
 impl Case {
     pub fn new(seed: u64) -> Case {
         let mut random = Random(seed.wrapping_mul(0x9e6c_63d0_876a_68d5) ^ 0x5eed);
-        let (setup, is_wide) = setup_of(&mut random);
+        let policies = policies(seed);
+        let (setup, is_wide) = setup_of(policies, &mut random);
         let slow = one(&mut random, &[None, Some(Target::Store), Some(Target::Store), Some(Target::Cache)]);
         let mix = Mix {
             trims: random.below(30),
@@ -150,6 +158,7 @@ impl Case {
             restarts: if random.below(2) == 0 { 3 + random.below(25) } else { 0 },
             faults: if random.below(3) == 0 { 4 + random.below(30) } else { 0 },
             every: one(&mut random, if is_wide { &[12, 200] } else { &[1, 5, 25, 100, 400] }),
+            policies,
         };
         let count = 80 + random.below(if is_wide { 700 } else { 400 });
         let mut steps: Vec<Step> = (0..count).map(|at| mix.step(at, &setup, &mut random)).collect();
@@ -179,7 +188,7 @@ impl Mix {
             60..70 => What::CleanAll,
             70..72 => What::CleanNoMore,
             72..78 => {
-                let (name, higher) = (one(random, &POLICIES), random.below(3) as u32);
+                let (name, higher) = (one(random, self.policies), random.below(3) as u32);
                 What::Policy { name, higher, promotes: random.below(4) > 0 }
             }
             78..80 => What::Semantics(one(random, &SEMANTICS)),

@@ -48,6 +48,8 @@ const FOUND_ONCE: &[u64] = &[
 ];
 /// So many of them were cases without ranges of trims, and stay so.
 const FOUND_BEFORE_RANGES: usize = 3;
+/// So many of them were cases without the policy `s3_fifo`, and stay so.
+const FOUND_BEFORE_S3_FIFO: usize = 5;
 
 thread_local! {
     /// Panics of this thread are findings, and printed as such.

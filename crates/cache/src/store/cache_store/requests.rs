@@ -14,14 +14,15 @@
 //! bring back the cache's version: whole, with the right checksum, and older than the store's. What waits for that is
 //! `Known`.
 
-use super::bytes::{BLOCK_BYTES, data_checksum};
-use super::journal::{Change, Record};
-use super::machine::CacheStore;
-use super::marks::Mark;
-use super::operation::{Action, Failure, Operation, Semantics, Target};
-use super::slots::{Kind, Step};
+use super::CacheStore;
 use crate::access::Access;
-use crate::cache::Outcome;
+use crate::cache::{CleanJob, Outcome};
+use crate::store::bytes::{BLOCK_BYTES, data_checksum};
+use crate::store::journal::{Change, Record};
+use crate::store::marks::Mark;
+use crate::store::operation::{Action, Failure, Semantics, Target};
+use crate::store::pages::Pages;
+use crate::store::slots::{Kind, Step};
 use crate::units::UnitId;
 
 impl CacheStore {
@@ -139,9 +140,9 @@ impl CacheStore {
         }
         match slot.kind {
             Kind::Trim => {
-                self.store_operation(at, Step::Store, Action::Trim, 0, BLOCK_BYTES as u16);
-                let operation = self.operations.back_mut().expect("it was handed out");
-                operation.length_bytes *= slot.blocks;
+                self.slots.slots[at].step = Step::Store;
+                let (from, length) = (slot.block * BLOCK_BYTES as u64, slot.blocks * BLOCK_BYTES as u32);
+                self.outbox.push(at, Target::Store, Action::Trim, from, length);
             }
             Kind::Clean { .. } => self.store_operation(at, Step::Store, Action::Write, 0, BLOCK_BYTES as u16),
             _ => self.store_operation(at, Step::Around, Action::Write, slot.from, slot.to),
@@ -188,6 +189,15 @@ impl CacheStore {
             Step::StoreFlush if is_flushed => self.finish(at, None),
             Step::Known if is_committed => self.runnable.push_back(at as u32),
             _ => {}
+        }
+    }
+
+    /// Looks after all requests that wait for something to be durable.
+    pub(super) fn recheck(&mut self) {
+        for at in 0..self.slots.slots.len() {
+            if matches!(self.slots.slots[at].step, Step::Commit | Step::StoreFlush | Step::Known) {
+                self.finish_if_durable(at);
+            }
         }
     }
 
@@ -249,6 +259,12 @@ impl CacheStore {
         true
     }
 
+    /// The unit of a block that the store lacks is damaged: it counts once.
+    pub(super) fn note_damaged(&mut self, unit: UnitId, block: u64) {
+        let is_new = self.cleaner.damaged.insert(unit, self.superblock.layout.units, block);
+        self.counters.damaged_dirty += u64::from(is_new);
+    }
+
     /// Takes a block out of the cache and records that.
     pub(super) fn forget(&mut self, block: u64) {
         let Some(unit) = self.cache.find(block) else { return };
@@ -256,7 +272,7 @@ impl CacheStore {
         self.cache.remove(block);
         self.cleaner.forget(unit);
         self.copy_no_more(block, false);
-        self.record_forgotten(unit, was.block, was.class, was.pool);
+        self.record_forgotten(&was);
     }
 
     fn fetched(&mut self, at: usize, has_succeeded: bool) {
@@ -370,13 +386,25 @@ impl CacheStore {
     pub(super) fn record(&mut self, change: Change, unit: UnitId, freed: Option<UnitId>) {
         let was = self.cache.describe(unit);
         let Mark { checksum, .. } = self.marks.get(&self.cache.units, unit);
-        self.pages.set_changed(super::pages::Pages::of_unit(unit));
+        self.pages.set_changed(Pages::of_unit(unit));
         let record = Record { change, block: was.block, class: was.class, pool: was.pool, unit, checksum };
         self.journal.append(record, freed);
     }
 
+    /// Records that a unit holds nothing; if the device never knew of it, it is free at once.
+    pub(super) fn record_forgotten(&mut self, was: &CleanJob) {
+        let &CleanJob { unit, block, class, pool } = was;
+        let mark = self.marks.get(&self.cache.units, unit);
+        self.change_mark(unit, Mark::default());
+        if !mark.is_recorded {
+            return self.cache.release(unit);
+        }
+        let record = Record { change: Change::Invalid, block, class, pool, unit, checksum: 0 };
+        self.journal.append(record, Some(unit));
+    }
+
     pub(super) fn change_mark(&mut self, unit: UnitId, mark: Mark) {
-        self.pages.set_changed(super::pages::Pages::of_unit(unit));
+        self.pages.set_changed(Pages::of_unit(unit));
         self.marks.set(&mut self.cache.units, unit, mark);
         self.cleaner.damaged.forget(unit);
     }
@@ -386,14 +414,7 @@ impl CacheStore {
         let offset_bytes = self.superblock.layout.unit_block(unit) * BLOCK_BYTES as u64;
         let slot = &mut self.slots.slots[at];
         (slot.step, slot.unit) = (step, unit);
-        let length_bytes = BLOCK_BYTES as u32;
-        self.operations.push_back(Operation {
-            id: at as u32,
-            target: Target::Cache,
-            action,
-            offset_bytes,
-            length_bytes,
-        });
+        self.outbox.push(at, Target::Cache, action, offset_bytes, BLOCK_BYTES as u32);
     }
 
     /// Hands out an operation on the slot's block of the store.
@@ -401,14 +422,7 @@ impl CacheStore {
         let slot = &mut self.slots.slots[at];
         slot.step = step;
         let offset_bytes = slot.block * BLOCK_BYTES as u64 + u64::from(from);
-        let length_bytes = u32::from(to - from);
-        self.operations.push_back(Operation {
-            id: at as u32,
-            target: Target::Store,
-            action,
-            offset_bytes,
-            length_bytes,
-        });
+        self.outbox.push(at, Target::Store, action, offset_bytes, u32::from(to - from));
     }
 
     pub(super) fn answer(&mut self, at: usize, failure: Option<Failure>) {

@@ -4,20 +4,42 @@
 //! asks for [`CacheStore::next_operation`] until there is none, does them in any order and all at once if it likes, and
 //! says of each how it ended. So a test can stop it between any two steps of any order, which is what
 //! `tests/store/crash.rs` does.
+//!
+//! **It conducts.** Each part beside this file has a state of its own, is given what it needs to know, and returns the
+//! operations that follow for it. What concerns several parts is here and in this folder: nothing else has all of them.
+//!
+//! | part | file | conducted in |
+//! | --- | --- | --- |
+//! | slots | `slots` | `requests`, `past` |
+//! | turns | `turns` with `pace` | `entering` |
+//! | journal, snapshot | `commit`, `snapshot` | here |
+//! | cleaner, with what is refused, damaged and written back early | `cleaner`, `refused`, `write_back` | `cleaning` |
+//! | the store's writes and flushes | `store_side` | `requests`, `cleaning` |
+//! | what waits for the host | `outbox` | here |
+//!
+//! `control` has what the owner asks for, `audit` what tests do.
+
+mod audit;
+mod cleaning;
+mod control;
+mod entering;
+mod past;
+mod requests;
 
 use super::bytes::{BLOCK_BYTES, Block};
 use super::cleaner::Cleaner;
 use super::commit::Journal;
+use super::contents::encode_page;
 use super::marks::Marks;
 use super::operation::{Action, Failure, Operation, Request, RequestKind, Semantics, Target};
-use super::pace::Pace;
+use super::outbox::{Outbox, Own};
 use super::pages::Pages;
 use super::recovery::Opened;
 use super::slots::{Kind, Slots, Step};
 use super::snapshot::Snapshot;
 use super::store_side::StoreSide;
 use super::superblock::Superblock;
-use super::turns::pace_of;
+use super::turns::Turns;
 use crate::cache::Cache;
 use plimsoll_core::class::CLASSES;
 use std::collections::VecDeque;
@@ -79,29 +101,24 @@ pub struct ClassCounters {
 
 /// A cache on a device.
 pub struct CacheStore {
-    pub(super) superblock: Superblock,
-    pub(super) cache: Cache,
-    pub(super) marks: Marks,
-    pub(super) pages: Pages,
-    pub(super) semantics: Semantics,
-    pub(super) slots: Slots,
-    pub(super) operations: VecDeque<Operation>,
-    pub(super) answers: VecDeque<(u32, Option<Failure>)>,
-    pub(super) runnable: VecDeque<u32>,
-    pub(super) journal: Journal,
-    pub(super) store: StoreSide,
-    pub(super) cleaner: Cleaner,
-    pub(super) snapshot: Snapshot,
-    /// For what comes in.
-    pub(super) pace: Pace,
-    /// A write was told to come again for a unit.
-    pub(super) is_turn_awaited: bool,
-    /// A request waits for an empty unit.
-    pub(super) is_unit_wanted: bool,
-    pub(super) is_closing: bool,
-    pub(super) has_failed: bool,
-    pub(super) counters: Counters,
-    pub(super) class_counters: Box<[ClassCounters; CLASSES]>,
+    superblock: Superblock,
+    cache: Cache,
+    marks: Marks,
+    pages: Pages,
+    semantics: Semantics,
+    slots: Slots,
+    outbox: Outbox,
+    answers: VecDeque<(u32, Option<Failure>)>,
+    runnable: VecDeque<u32>,
+    journal: Journal,
+    store: StoreSide,
+    cleaner: Cleaner,
+    snapshot: Snapshot,
+    turns: Turns,
+    is_closing: bool,
+    has_failed: bool,
+    counters: Counters,
+    class_counters: Box<[ClassCounters; CLASSES]>,
 }
 
 impl CacheStore {
@@ -111,22 +128,20 @@ impl CacheStore {
         let depth = Depth { requests: depth.requests.clamp(1, 256), cleaning: depth.cleaning.clamp(1, 64) };
         let slots = (depth.requests + depth.cleaning) as usize;
         let mut store = CacheStore {
-            journal: Journal::new(&superblock, sequence, previous, slots),
+            journal: Journal::new(superblock.journal_sequence, sequence, previous, slots),
             superblock,
-            pace: pace_of(&cache, depth.requests),
+            turns: Turns::new(cache.units.count(), cache.watermark_low, depth.requests),
             cache,
             marks,
             pages,
             semantics,
             slots: Slots::new(depth.requests, depth.cleaning),
-            operations: VecDeque::with_capacity(slots * 2),
+            outbox: Outbox::new(slots as u32),
             answers: VecDeque::with_capacity(slots),
             runnable: VecDeque::with_capacity(slots * 2),
             store: StoreSide::default(),
             cleaner: Cleaner::new(),
             snapshot: Snapshot::new(),
-            is_turn_awaited: false,
-            is_unit_wanted: false,
             is_closing: false,
             has_failed: false,
             counters: Counters::default(),
@@ -170,12 +185,12 @@ impl CacheStore {
     /// answer to be taken.
     pub fn submit(&mut self, request: &Request, data: &[u8]) -> bool {
         let is_change = matches!(request.kind, RequestKind::Write | RequestKind::Trim);
-        (self.pace.wanted_unit, self.pace.refused_for_turn) = (false, false);
+        self.turns.submitted();
         if self.room() == 0 {
             return false;
         }
-        self.pace.refused_for_turn = (is_change && self.is_crowded()) || self.must_wait(request);
-        if self.pace.refused_for_turn {
+        self.turns.was_refused = (is_change && self.is_crowded()) || self.must_wait(request);
+        if self.turns.was_refused {
             return false;
         }
         let kind = match request.kind {
@@ -202,13 +217,13 @@ impl CacheStore {
 
     /// Whether the last request that was submitted wanted a unit for a block that the cache did not have.
     pub fn wanted_unit(&self) -> bool {
-        self.pace.wanted_unit
+        self.turns.wanted_unit
     }
 
     /// Whether the last request that was submitted has to wait for a unit or for the journal. All others that were
     /// refused wait for a place.
     pub fn refused_for_turn(&self) -> bool {
-        self.pace.refused_for_turn
+        self.turns.was_refused
     }
 
     /// Whether so much waits for the journal that no more requests should come; false if the journal is written no
@@ -219,17 +234,18 @@ impl CacheStore {
 
     /// Something to do, if there is anything.
     pub fn next_operation(&mut self) -> Option<Operation> {
-        self.operations.pop_front()
+        self.outbox.next()
     }
 
     /// What an operation reads into or writes from; as long as it is under way, it stays where it is.
     pub fn buffer(&mut self, operation: &Operation) -> &mut [u8] {
-        let id = operation.id;
-        let slots = self.slots.slots.len() as u32;
-        let block: &mut Block = match id.checked_sub(slots) {
-            None if self.slots.slots[id as usize].step == Step::Merge => &mut self.slots.old[id as usize].0,
-            None => &mut self.slots.data[id as usize].0,
-            Some(own) => self.own_buffer(own),
+        let block: &mut Block = match self.outbox.owner(operation.id) {
+            Err(slot) if self.slots.slots[slot].step == Step::Merge => &mut self.slots.old[slot].0,
+            Err(slot) => &mut self.slots.data[slot].0,
+            Ok(Own::Journal) => &mut self.journal.image.0,
+            Ok(Own::Superblock) => &mut self.snapshot.superblock.0,
+            Ok(Own::Page(at)) => &mut self.snapshot.pages[at].0,
+            Ok(Own::CacheFlush | Own::StoreFlush) => unreachable!("a flush has no buffer"),
         };
         let from = operation.offset_bytes as usize % BLOCK_BYTES;
         &mut block[from..from + operation.length_bytes as usize]
@@ -260,23 +276,12 @@ impl CacheStore {
         self.slots.data[first.id as usize..][..count as usize].as_mut_ptr().cast()
     }
 
-    fn own_buffer(&mut self, own: u32) -> &mut Block {
-        match own {
-            Self::JOURNAL => &mut self.journal.image.0,
-            Self::SUPERBLOCK => &mut self.snapshot.superblock.0,
-            _ => &mut self.snapshot.pages[(own - Self::PAGES) as usize].0,
-        }
-    }
-
     /// An operation ended, with success or without.
     pub fn completed(&mut self, id: u32, has_succeeded: bool) {
-        match id.checked_sub(self.slots.slots.len() as u32) {
-            None => self.slot_completed(id as usize, has_succeeded),
-            Some(Self::JOURNAL) => self.journal_written(has_succeeded),
-            Some(Self::CACHE_FLUSH) => self.cache_flushed(has_succeeded),
-            Some(Self::STORE_FLUSH) => self.store_flushed(has_succeeded),
-            Some(Self::SUPERBLOCK) => self.superblock_written(has_succeeded),
-            Some(own) => self.page_written((own - Self::PAGES) as usize, has_succeeded),
+        match self.outbox.owner(id) {
+            Err(slot) => self.slot_completed(slot, has_succeeded),
+            Ok(Own::StoreFlush) => self.store_flushed(has_succeeded),
+            Ok(own) => self.own_ended(own, has_succeeded),
         }
         self.drive();
     }
@@ -299,22 +304,84 @@ impl CacheStore {
         true
     }
 
-    pub(super) const JOURNAL: u32 = 0;
-    pub(super) const CACHE_FLUSH: u32 = 1;
-    pub(super) const STORE_FLUSH: u32 = 2;
-    pub(super) const SUPERBLOCK: u32 = 3;
-    pub(super) const PAGES: u32 = 4;
+    /// An operation of the journal or of the snapshot ended.
+    fn own_ended(&mut self, own: Own, has_succeeded: bool) {
+        if let Own::Page(at) = own {
+            self.snapshot.page_ended(at);
+        }
+        if !has_succeeded {
+            return self.fail();
+        }
+        match own {
+            Own::Journal => self.journal.block_written(),
+            Own::CacheFlush => self.cache_flushed(),
+            Own::Superblock => self.snapshot.superblock_written(&mut self.journal),
+            Own::Page(_) | Own::StoreFlush => {}
+        }
+    }
 
-    /// Hands out an operation of the cache's own.
-    pub(super) fn own_operation(&mut self, own: u32, target: Target, action: Action, block: u64) {
-        let id = self.slots.slots.len() as u32 + own;
-        let length_bytes = if action == Action::Write { BLOCK_BYTES as u32 } else { 0 };
-        let offset_bytes = block * BLOCK_BYTES as u64;
-        self.operations.push_back(Operation { id, target, action, offset_bytes, length_bytes });
+    /// What was written to the device before is durable: the old units of a block of the journal are free, and the
+    /// requests that waited for it go on.
+    fn cache_flushed(&mut self) {
+        let Self { journal, cache, .. } = self;
+        if journal.flushed(|unit| cache.release(unit)) {
+            self.counters.commits += 1;
+            self.recheck();
+        }
+        let write = self.journal.write_block(&self.superblock.layout);
+        write.into_iter().for_each(|operation| self.outbox.push_own(operation));
+    }
+
+    /// Begins the next flush of the device if the journal or the snapshot needs one.
+    fn drive_journal(&mut self) {
+        if self.has_failed {
+            return;
+        }
+        let end = self.snapshot.journal_end(self.journal.start, &self.superblock.layout);
+        let flush = self.journal.begin_flush(end, &self.superblock.uuid);
+        flush.into_iter().for_each(|operation| self.outbox.push_own(operation));
+    }
+
+    /// Whether the map says everything, so that a start reads nothing of the journal.
+    fn is_snapshot_complete(&self) -> bool {
+        self.snapshot.is_complete(&self.journal, &self.pages)
+    }
+
+    fn begins_snapshot(&self) -> bool {
+        let is_all_durable = self.journal.appended() == self.journal.committed();
+        let is_last = self.is_ready_to_close() && is_all_durable && !self.is_snapshot_complete();
+        is_last || Snapshot::is_due(&self.journal, &self.superblock.layout)
+    }
+
+    /// Goes on with the snapshot, or begins one if it is time. In a shutdown, the next one may be due when one is done:
+    /// for the records that the journal got meanwhile.
+    fn drive_snapshot(&mut self) {
+        while !self.has_failed {
+            if self.is_closing {
+                self.journal.want_all();
+                self.record_what_reads_brought();
+            }
+            if self.snapshot.is_idle() && self.begins_snapshot() {
+                self.snapshot.begin(&self.journal);
+            }
+            let Self { snapshot, journal, pages, superblock, cache, marks, outbox, .. } = self;
+            let uuid = &superblock.uuid;
+            let holds = snapshot.go_on(
+                journal,
+                pages,
+                superblock,
+                |head, image| encode_page(cache, marks, uuid, head, image),
+                |operation| outbox.push_own(operation),
+            );
+            let Some(holds) = holds else { return };
+            self.superblock = holds;
+            self.journal.start = holds.journal_sequence;
+            self.counters.snapshots += 1;
+        }
     }
 
     /// Starts all work that can go on.
-    pub(super) fn drive(&mut self) {
+    fn drive(&mut self) {
         loop {
             while let Some(at) = self.runnable.pop_front() {
                 // A slot may stand here twice, or was refused meanwhile.
@@ -334,7 +401,7 @@ impl CacheStore {
 
     /// The journal or the map cannot be written any more: nothing new can be made durable. What is in the cache can be
     /// read; after the next start all of it is there that was acknowledged as durable.
-    pub(super) fn fail(&mut self) {
+    fn fail(&mut self) {
         self.has_failed = true;
         for at in 0..self.slots.slots.len() {
             let slot = &self.slots.slots[at];
@@ -345,7 +412,7 @@ impl CacheStore {
     }
 
     /// No request may wait for a device that has failed.
-    pub(super) fn refuse(&mut self, at: usize) {
+    fn refuse(&mut self, at: usize) {
         match self.slots.slots[at].kind {
             Kind::Clean { .. } => self.clean_refused(at),
             _ => self.finish(at, Some(Failure::Device)),

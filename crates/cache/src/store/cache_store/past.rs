@@ -14,11 +14,11 @@
 //! and locks all of its blocks, so any other request for one of them waits until it is over. It ends before the
 //! first block that is in the cache, or that another request has.
 
-use super::bytes::BLOCK_BYTES;
-use super::machine::CacheStore;
-use super::operation::{Action, Semantics};
-use super::slots::{Kind, Step};
+use super::CacheStore;
 use crate::cache::Outcome;
+use crate::store::bytes::BLOCK_BYTES;
+use crate::store::operation::{Action, Semantics};
+use crate::store::slots::{Kind, Step};
 use crate::units::UnitId;
 use plimsoll_core::Class;
 use std::ops::Range;
@@ -125,7 +125,7 @@ impl CacheStore {
     /// Takes a trim of `count` whole blocks from `block` on, of which the cache has [nothing](Self::free_run). It is
     /// answered as one request, and the operation on the store is one. False if there is no room.
     pub fn submit_trim(&mut self, token: u64, block: u64, count: u32, class: Class) -> bool {
-        (self.pace.wanted_unit, self.pace.refused_for_turn) = (false, false);
+        self.turns.submitted();
         let Some(at) = self.slots.take(Kind::Trim, token, block) else { return false };
         let slot = &mut self.slots.slots[at];
         (slot.from, slot.to, slot.class) = (0, BLOCK_BYTES as u16, class);

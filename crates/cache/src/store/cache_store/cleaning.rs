@@ -32,36 +32,29 @@
 //! So a client's flush has what it needs when the journal is durable. It asks for a flush of the store only for what
 //! was acknowledged past the cache.
 
-use super::cleaner::{CLEANED_MAX, Cleaned, Why};
-use super::journal::Change;
-use super::machine::CacheStore;
-use super::marks::Mark;
-use super::operation::{Action, Failure, Target};
-use super::slots::{Kind, Slot, Step};
+use super::CacheStore;
+use crate::store::cleaner::{CLEANED_MAX, Cleaned, Why};
+use crate::store::journal::Change;
+use crate::store::marks::Mark;
+use crate::store::operation::{Action, Failure};
+use crate::store::slots::{Kind, Slot, Step};
 use crate::units::UnitId;
-
-/// Copied units at which the syncer asks for a flush though more are being copied and no request waits.
-const BATCH: usize = 64;
 
 impl CacheStore {
     /// Begins to copy what is to be copied, and flushes the store when a request waits for that.
     pub(super) fn drive_cleaner(&mut self) {
-        if !self.cleaner.is_paused && (self.has_failed || !self.journal.is_crowded()) {
+        if !self.cleaner.is_paused() && (self.has_failed || !self.journal.is_crowded()) {
             while self.begin_turn() {}
         }
-        let copies = self.cleaner.copies(self.store.flushing.unwrap_or(0));
-        let still = self.slots.cleaning();
-        let is_awaited = self.is_turn_awaited || self.is_unit_wanted;
-        let is_enough = copies >= BATCH || still == 0 || (is_awaited && copies >= still);
+        let is_awaited = self.turns.is_awaited || self.turns.is_unit_wanted;
+        let is_wanted = self.cleaner.wants_flush(self.store.flushing(), self.slots.cleaning(), is_awaited);
         // What reads have brought in is recorded at the end, so long as a flush says that the store has it.
         let is_last = self.is_closing && !self.has_failed && !self.store.has_lost();
-        if (copies > 0 && is_enough) || is_last {
-            self.store.want(self.store.writes);
+        if is_wanted || is_last {
+            self.store.want(self.store.writes());
         }
-        if self.store.flushing.is_none() && self.store.wanted > self.store.flushed {
-            self.store.flushing = Some(self.store.writes);
-            self.own_operation(Self::STORE_FLUSH, Target::Store, Action::Flush, 0);
-        }
+        let flush = self.store.begin_flush();
+        flush.into_iter().for_each(|operation| self.outbox.push_own(operation));
     }
 
     /// Takes half as many units as can be cleaned at once, and says whether there were so many.
@@ -112,31 +105,33 @@ impl CacheStore {
             let number = self.cache.job(job.unit);
             return Some((Kind::Clean { job: number }, job.block));
         }
-        if self.cleaner.next.is_none() && !self.is_closing {
-            return self.next_of_sweep().map(|block| (Kind::Clean { job: None }, block));
+        let block = if !self.cleaner.is_cleaning_all() && !self.is_closing {
+            self.next_of_sweep()
+        } else {
+            self.next_of_pass(is_first)
+        };
+        block.map(|block| (Kind::Clean { job: None }, block))
+    }
+
+    fn next_of_pass(&mut self, is_first: bool) -> Option<u64> {
+        let is_rest_copied = is_first && self.slots.cleaning() == 0;
+        let Self { cleaner, cache, marks, superblock, .. } = self;
+        let is_dirty = |&unit: &UnitId| marks.get(&cache.units, unit).is_dirty;
+        let dirty_block = |unit| Some(unit).filter(is_dirty).map(|unit| cache.describe(unit).block);
+        cleaner.next_of_pass(superblock.layout.units, marks.dirty_units, is_rest_copied, dirty_block)
+    }
+
+    /// The next unit that a sweep copies. O(units that are looked at in one go).
+    fn next_of_sweep(&mut self) -> Option<u64> {
+        if !self.cleaner.sweeper.may_sweep() {
+            return None;
         }
-        let units = self.superblock.layout.units;
-        while let Some(next) = self.cleaner.next {
-            if self.marks.dirty_units == 0 {
-                self.cleaner.next = None;
-                // A request that began to wait within a pass need not wait for another.
-                self.cleaner.passes += 2;
-            } else if next < units {
-                self.cleaner.next = Some(next + 1);
-                let unit = UnitId(next);
-                if self.marks.get(&self.cache.units, unit).is_dirty {
-                    return Some((Kind::Clean { job: None }, self.cache.describe(unit).block));
-                }
-            } else if is_first && self.slots.cleaning() == 0 && self.cleaner.copies(0) == 0 {
-                // Some were written again meanwhile, or cannot be copied: then there is no other pass, and this one
-                // does not count.
-                self.cleaner.next = (!self.cleaner.has_damaged).then_some(0);
-                self.cleaner.passes += u64::from(!self.cleaner.has_damaged);
-            } else {
-                return None;
-            }
-        }
-        None
+        let copying = self.slots.cleaning() + self.cleaner.waiting();
+        let Self { cleaner, cache, marks, superblock, .. } = self;
+        let is_at_rest = |&unit: &UnitId| marks.get(&cache.units, unit).is_dirty && !cache.is_being_cleaned(unit);
+        let block_at_rest = |unit| Some(unit).filter(is_at_rest).map(|unit| cache.describe(unit).block);
+        let dirty_at_rest = || marks.dirty_units.saturating_sub(copying as u32);
+        cleaner.sweeper.next_block(superblock.layout.units, dirty_at_rest, block_at_rest)
     }
 
     pub(super) fn start_clean(&mut self, at: usize) {
@@ -262,13 +257,8 @@ impl CacheStore {
 
     /// All that the store was told before the flush is durable; after a failed flush it is unknown how much of it is.
     pub(super) fn store_flushed(&mut self, has_succeeded: bool) {
-        let flushed = self.store.flushing.take().expect("it was flushing");
-        if !has_succeeded {
-            return self.store_flush_failed();
-        }
-        self.store.flushed = flushed;
-        while self.cleaner.cleaned.front().is_some_and(|entry| entry.store_writes <= flushed) {
-            let entry = self.cleaner.cleaned.pop_front().expect("there is one");
+        let Some(flushed) = self.store.flush_ended(has_succeeded) else { return self.store_flush_failed() };
+        while let Some(entry) = self.cleaner.next_durable(flushed) {
             self.is_durable_in_store(&entry);
         }
         self.recheck();
@@ -318,7 +308,6 @@ impl CacheStore {
     /// It is unknown which of the last writes the store has, also of those that ended, or began, during the flush:
     /// copied units are dirty as before.
     fn store_flush_failed(&mut self) {
-        self.store.flush_failed();
         self.pause();
         while let Some(entry) = self.cleaner.cleaned.pop_front() {
             if let Why::Victim { job } = entry.why
@@ -332,7 +321,7 @@ impl CacheStore {
             slot.is_doubtful = slot.kind != Kind::Read && matches!(slot.step, Step::Store | Step::Around);
             let waits =
                 matches!(slot.step, Step::StoreFlush) || (slot.step == Step::Commit && slot.kind == Kind::Flush);
-            if waits && slot.store_writes > self.store.flushed {
+            if waits && slot.store_writes > self.store.flushed() {
                 self.finish(at, Some(Failure::Store));
             }
         }
@@ -342,7 +331,7 @@ impl CacheStore {
     /// ever, and goes past the cache. A request for a block in the cache finds a unit as long as others of that kind
     /// are under way.
     fn pause(&mut self) {
-        (self.cleaner.is_paused, self.cleaner.next) = (true, None);
+        self.cleaner.pause();
         for at in 0..self.slots.slots.len() {
             let slot = &self.slots.slots[at];
             if slot.step == Step::Unit && slot.is_relocated && self.cache.unused_units() == 0 {
@@ -356,12 +345,12 @@ impl CacheStore {
         if self.has_failed || self.store.has_lost() {
             return;
         }
-        if self.store.writes == self.store.flushed {
+        if self.store.writes() == self.store.flushed() {
             let mark = self.marks.get(&self.cache.units, unit);
             self.change_mark(unit, Mark { is_recorded: true, ..mark });
             self.record(Change::Clean, unit, None);
         } else if self.cleaner.cleaned.len() < CLEANED_MAX / 2 {
-            let store_writes = self.store.writes;
+            let store_writes = self.store.writes();
             self.cleaner.cleaned.push_back(Cleaned { unit, block, store_writes, why: Why::Promoted, is_stale: false });
         }
     }

@@ -1,18 +1,18 @@
 //! What its owner asks of a cache at work: how it is, another policy, everything clean, the end.
 
-use super::bytes::BLOCK_BYTES;
-use super::machine::{CacheStore, ClassCounters, Counters};
-use super::marks::Mark;
-use super::operation::{Operation, Origin, Request, RequestKind, Semantics};
-use super::slots::{Kind, Slot, Step};
-use super::superblock::Superblock;
-use super::turns::pace_of;
-use super::write_back::{LOOKS, PAUSE, Reason, WriteBack};
+use super::{CacheStore, ClassCounters, Counters};
 use crate::cache::Cache;
 use crate::config::{CacheConfig, ConfigError};
 use crate::policy::PolicyEntry;
+use crate::store::bytes::BLOCK_BYTES;
+use crate::store::marks::Mark;
+use crate::store::operation::{Operation, Origin, Request, RequestKind, Semantics};
+use crate::store::refused::NotCopied;
+use crate::store::slots::{Kind, Slot, Step};
+use crate::store::superblock::Superblock;
+use crate::store::write_back::WriteBack;
 use crate::units::UnitId;
-use plimsoll_core::{Class, Span, Time};
+use plimsoll_core::{Class, Time};
 
 impl CacheStore {
     /// What `operation`, which is under way, is for.
@@ -37,7 +37,7 @@ impl CacheStore {
 
     /// Operations have numbers below this.
     pub fn operations_max(&self) -> u32 {
-        self.slots.slots.len() as u32 + Self::PAGES + super::snapshot::PAGES as u32
+        self.outbox.operations_max()
     }
 
     /// What happened so far to blocks of `class`.
@@ -127,7 +127,7 @@ impl CacheStore {
     /// What of `config` is out of range; nothing is changed then.
     pub fn set_policy(&mut self, config: &CacheConfig, policy: &PolicyEntry) -> Result<(), ConfigError> {
         self.cache.set_policy(config, policy)?;
-        self.pace = pace_of(&self.cache, self.slots.requests());
+        self.turns.set_pace(self.cache.units.count(), self.cache.watermark_low, self.slots.requests());
         self.drive();
         Ok(())
     }
@@ -188,105 +188,69 @@ impl CacheStore {
 
     /// From now on what is dirty is written back by these rules.
     pub fn set_write_back(&mut self, rules: WriteBack) {
-        self.cleaner.sweeper.rules = rules;
-        self.cleaner.sweeper.sweep = None;
+        self.cleaner.sweeper.set_rules(rules);
         self.drive();
     }
 
     /// The rules by which what is dirty is written back early.
     pub fn write_back(&self) -> WriteBack {
-        self.cleaner.sweeper.rules
+        self.cleaner.sweeper.rules()
     }
 
     /// A request of a client comes.
     #[inline]
     pub fn asked(&mut self, now: Time) {
-        self.cleaner.sweeper.asked_at = now;
-        if matches!(self.cleaner.sweeper.sweep, Some((Reason::Idle, _))) {
-            self.cleaner.sweeper.sweep = None;
-        }
+        self.cleaner.sweeper.asked(now);
     }
 
     /// Time has passed. Says when this is to be called again at the latest, if nothing else happens.
     pub fn tick(&mut self, now: Time) -> Option<Time> {
-        let WriteBack { age_max, idle_after, .. } = self.cleaner.sweeper.rules;
-        if age_max.is_none() && idle_after.is_none() && self.cleaner.sweeper.sweep.is_none() {
+        if !self.cleaner.sweeper.depends_on_time() {
             return None;
         }
         if self.dirty_units() == 0 || self.is_closing {
-            self.cleaner.sweeper.aged_at = now;
+            self.cleaner.sweeper.all_clean(now);
             return None;
         }
-        let (aged_at, asked_at) = (self.cleaner.sweeper.aged_at, self.cleaner.sweeper.asked_at);
-        let half = age_max.map(|age| Span::from_nanos(age.as_nanos() / 2));
-        let aged = half.map(|half| aged_at + half);
-        let idle = idle_after.map(|after| asked_at + after);
-        let is_due = |due: Option<Time>| due.is_some_and(|due| due <= now);
-        let units = self.superblock.layout.units;
-        if is_due(aged) {
-            (self.cleaner.sweeper.sweep, self.cleaner.sweeper.aged_at) = (Some((Reason::Age, units)), now);
-            self.cleaner.resume();
-        } else if is_due(idle) && self.cleaner.sweeper.sweep.is_none() && !self.cleaner.is_paused() {
-            self.cleaner.sweeper.sweep = Some((Reason::Idle, units));
-        }
-        if self.cleaner.is_paused() {
-            // The store failed: the next request has it tried again, or the next half of an age.
-            self.cleaner.sweeper.sweep = None;
-        }
-        if self.cleaner.sweeper.sweep.is_some() {
+        if self.cleaner.tick(now, self.superblock.layout.units) {
             self.drive();
         }
-        let later = half.map(|half| self.cleaner.sweeper.aged_at + half);
-        let soon = self.cleaner.sweeper.sweep.map(|_| now + PAUSE);
-        let idle = idle.map(|idle| idle.max(now + idle_after.unwrap_or(PAUSE)));
-        [later, idle, soon].into_iter().flatten().min()
+        self.cleaner.sweeper.next_tick(now)
     }
 
-    /// How many units may be dirty before a sweep begins, and are when it ends.
-    fn marks_of_share(&self) -> Option<(u32, u32)> {
-        let most = self.cleaner.sweeper.rules.dirty_units_max?;
-        Some((most - most.div_ceil(4), most / 2))
+    /// What the store refused since [`CacheStore::clean_all`] was asked for last: it is in the cache, dirty.
+    pub fn not_copied(&self) -> NotCopied {
+        self.cleaner.refused.not_copied()
     }
 
-    /// The next unit that a sweep copies. O(units that are looked at in one go).
-    pub(super) fn next_of_sweep(&mut self) -> Option<u64> {
-        if let (None, Some((high, _))) = (self.cleaner.sweeper.sweep, self.marks_of_share())
-            && self.dirty_at_rest() > high
-        {
-            self.cleaner.sweeper.sweep = Some((Reason::Share, self.superblock.layout.units));
-        }
-        let units = self.superblock.layout.units;
-        for _ in 0..LOOKS {
-            let (why, left) = self.cleaner.sweeper.sweep?;
-            let is_enough = match (why, self.marks_of_share()) {
-                (Reason::Share, Some((_, low))) => self.dirty_at_rest() <= low,
-                (Reason::Share, None) => true,
-                (Reason::Age | Reason::Idle, _) => false,
-            };
-            if left == 0 || is_enough {
-                self.cleaner.sweeper.sweep = None;
-                return None;
-            }
-            self.cleaner.sweeper.sweep = Some((why, left - 1));
-            let unit = UnitId(self.cleaner.sweeper.next);
-            self.cleaner.sweeper.next = (unit.0 + 1) % units;
-            if self.marks.get(&self.cache.units, unit).is_dirty && !self.cache.is_being_cleaned(unit) {
-                return Some(self.cache.describe(unit).block);
-            }
-        }
-        None
+    /// What only the cache has and its device has damaged, so far as a read or a pass has met it. O(units / 64) if
+    /// there is any.
+    pub fn damaged(&self) -> NotCopied {
+        let is_dirty = |unit: &UnitId| self.marks.get(&self.cache.units, *unit).is_dirty;
+        self.cleaner.damaged.dirty(|unit| Some(unit).filter(is_dirty).map(|unit| self.cache.describe(unit).block))
     }
 
-    /// Units that are dirty and that are not being copied.
-    fn dirty_at_rest(&self) -> u32 {
-        let copying = self.slots.cleaning() + self.cleaner.waiting();
-        self.marks.dirty_units.saturating_sub(copying as u32)
+    /// The damaged units that are new since the owner asked last, for its log. `None` while everything is being
+    /// copied. For units that reads meet, each time when there is an eighth more: so a device that rots fills no log.
+    pub fn take_newly_damaged(&mut self) -> Option<NotCopied> {
+        if self.is_cleaning_all() { None } else { self.cleaner.damaged.take_news(self.counters.damaged_dirty) }
+    }
+
+    /// What the store refused in the last pass, for the owner's log; `None` while there is a pass, and for what the
+    /// owner has heard already.
+    pub fn take_newly_refused(&mut self) -> Option<NotCopied> {
+        if self.is_cleaning_all() { None } else { self.cleaner.refused.take_news() }
+    }
+
+    /// Units that the device cannot write: they hold nothing, and are tried again at the next start.
+    pub fn bad_units(&self) -> u32 {
+        self.cache.bad_units()
     }
 
     /// Whether a write has to wait, because one unit more would be dirty than may be. Not if none of those becomes
     /// clean: the store or the device has failed then.
     pub(super) fn is_too_dirty(&self, request: &Request) -> bool {
-        let Some(most) = self.cleaner.sweeper.rules.dirty_units_max else { return false };
+        let Some(most) = self.cleaner.sweeper.rules().dirty_units_max else { return false };
         let is_loose = self.semantics != Semantics::WriteThrough && !self.is_closing && !self.has_failed;
         if request.kind != RequestKind::Write || !is_loose {
             return false;

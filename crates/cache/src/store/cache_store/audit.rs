@@ -1,7 +1,7 @@
 //! Whether everything that a cache at work notes twice is noted the same. Tests ask after each step.
 
-use super::machine::CacheStore;
-use super::slots::{Slot, Step};
+use super::CacheStore;
+use crate::store::slots::{Slot, Step};
 use crate::units::{State, UnitId};
 use std::collections::BTreeMap;
 

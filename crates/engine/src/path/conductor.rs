@@ -1,8 +1,8 @@
 //! The conductor: asks one stage after the other what is to be done next with a request.
 //!
 //! ```text
-//!   submit -> claims -> cache, or orphans -> Begin
-//!   Begin -> reading ahead, or Add          PieceDone -> table, gate -> Add, RequestDone
+//!   submit -> claims -> cache, or orphans, as Begin
+//!   Begin -> reading ahead, or as Add       PieceDone -> table, gate, as Add, as RequestDone
 //!   Add -> table.cut -> gate.add            RequestDone -> the asker: a front end's answer, the cache, reading ahead
 //!   pump: gate.next -> Send                 OrphanEnded -> Begin    ChangeEnded -> claims    CacheMoved -> caches
 //!   Send -> device -> PieceDone
@@ -102,8 +102,8 @@ impl Conductor {
     fn run(&mut self) {
         while let Some(next) = self.ground.take_next() {
             match next {
-                Next::Begin { request, reader: Some(reader) } => self.read(request, reader),
-                Next::Begin { request, reader: None } | Next::Add(request) => self.add(request),
+                Next::Begin { request, reader } => self.begin(request, reader),
+                Next::Add(request) => self.add(request),
                 Next::Send(piece) => self.with_device(|device, site| device.send(site, piece)),
                 Next::PieceDone(piece) => self.piece_done(piece),
                 Next::RequestDone(request) => self.request_done(request),
@@ -152,7 +152,15 @@ impl Conductor {
         let asker = Asker::FrontEnd(front_end, submission.token);
         let request = table.requests.insert(Request::new(asker, volume, session, submission, ground.now));
         if !orphans.hold_request(table, request, reader) {
-            ground.then(Next::Begin { request, reader });
+            self.begin(request, reader);
+        }
+    }
+
+    /// A request goes on its way; `reader` is its session's, if its volume is read ahead.
+    fn begin(&mut self, request: u32, reader: Option<u32>) {
+        match reader {
+            Some(reader) => self.read(request, reader),
+            None => self.add(request),
         }
     }
 
@@ -181,7 +189,7 @@ impl Conductor {
         table.piece_ended(request, error);
         self.add(request);
         if self.table.requests[request].pieces == 0 {
-            self.ground.then(Next::RequestDone(request));
+            self.request_done(request);
         }
     }
 

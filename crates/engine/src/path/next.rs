@@ -58,7 +58,10 @@ impl Agenda {
 
     /// Takes the next step. O(steps that were said since the last was taken).
     pub(crate) fn take(&mut self) -> Option<Next> {
-        self.steps[self.before..].reverse();
+        // Most steps lead to one other, at most.
+        if self.steps.len() > self.before + 1 {
+            self.steps[self.before..].reverse();
+        }
         let next = self.steps.pop();
         self.before = self.steps.len();
         next

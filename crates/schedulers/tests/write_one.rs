@@ -31,6 +31,9 @@ fn put(file: &Path, line: &str, before: &str) {
 #[test]
 fn the_steps_of_the_page_make_a_scheduler_that_builds() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    if root.join("crates/schedulers/src/mine.rs").exists() {
+        return eprintln!("not run: the steps of the page were taken in this tree");
+    }
     let copy = tempfile::tempdir().unwrap();
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let (before, rest) = manifest.split_once("members = [").unwrap();

@@ -6,7 +6,7 @@
 //! | files and crates | `lengths`, `crate_floors`, `folder_floors`, `circles`, `unsafe_code` |
 //! | types | `impls`, `fields`, `type_names` |
 //! | texts | `comments`, `words` with `pronouns`, `terms`, `machine_paths` |
-//! | pages | `registries`, `promises`, `generated`, `figures`, `metrics`, `code_paths` |
+//! | pages | `registries`, `promises`, `generated`, `figures`, `metrics`, `code_paths`, `links` |
 //!
 //! The rules share `tree`, which reads files; `lexer`, `krate`, `facts` and `literals`, which read Rust; and
 //! `exceptions`, which has the breaks that are still allowed.
@@ -25,6 +25,7 @@ mod impls;
 mod krate;
 mod lengths;
 mod lexer;
+mod links;
 mod literals;
 mod machine_paths;
 mod metrics;

@@ -10,6 +10,8 @@
 //!
 //! **A later session** begins with what any session has been told of. It hears of a doubt that none was told of: the
 //! client that wrote what is lost may have come back as this session.
+//!
+//! **A detached cache** takes with it what no session was told of: the log has it.
 
 use plimsoll_core::AccountId;
 

@@ -1,11 +1,12 @@
 //! The conductor: asks one stage after the other what is to be done next with a request.
 //!
 //! ```text
-//!   submit -> claims -> cache, or orphans, as Begin
-//!   Begin -> reading ahead, or as Add       PieceDone -> table, gate, as Add, as RequestDone
-//!   Add -> table.cut -> gate.add            RequestDone -> the asker: a front end's answer, the cache, reading ahead
+//!   submit -> claims -> cache, or orphans; then does what Begin does
+//!   Begin -> reading ahead, or does what Add does
+//!   PieceDone -> table, gate; then does what Add does, and at the last piece what RequestDone does
+//!   RequestDone -> the asker: a front end's answer, the cache, reading ahead
+//!   Add -> table.cut -> gate.add            Send -> device -> PieceDone
 //!   pump: gate.next -> Send                 OrphanEnded -> Begin    ChangeEnded -> claims    CacheMoved -> caches
-//!   Send -> device -> PieceDone
 //! ```
 //!
 //! Everything is O(1) for each piece beside what the scheduler and the model do. Nothing is allocated once the tables

@@ -294,6 +294,11 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
                         "volume {name}: is served as it is; cache {cache} on {path} is that of the file it was copied or moved from, and stays"
                     ));
                 }
+                Forgotten::OfMoved => {
+                    return Ok(format!(
+                        "volume {name}: is served as it is; cache {cache} on {path} followed its slow file to another place, and stays with it"
+                    ));
+                }
                 Forgotten::Elsewhere => format!("; WARNING: what is at {path} is not that cache; {refused}"),
                 Forgotten::Unreadable => format!("; WARNING: its device cannot be opened or read; {refused}"),
             };

@@ -290,6 +290,8 @@ pub enum Forgotten {
     Unreadable,
     /// It is the cache of the file that this one was copied or moved from, and stays as it is.
     OfOriginal,
+    /// It is another file's now, which it followed ([`adopt`] of a moved one), and stays as it is.
+    OfMoved,
 }
 
 /// Forgets that `volume` had a cache: the volume is served without what only that cache had. Answers which cache it
@@ -310,10 +312,20 @@ pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheN
         Err(error @ (CacheError::Locked { .. } | CacheError::InUse { .. })) => return Err(io::Error::other(error)),
         opened => opened.ok(),
     };
+    let (mut device, store) = (device, identity_of(volume, 0)?.store);
+    let found = device.as_mut().map(|device| probe(device));
+    // The note is from before the move, which counts a start.
+    let is_of_moved = |superblock: &Superblock| {
+        note.is_of(&superblock.uuid) && superblock.store != store && superblock.starts > note.starts
+    };
+    if found.as_ref().is_some_and(|found| found.as_ref().is_ok_and(is_of_moved)) {
+        notes.remove::<CacheNote>(volume)?;
+        return Ok(Some((note, Forgotten::OfMoved)));
+    }
     notes.give_up(&note.uuid)?;
-    let forgotten = match device {
+    let forgotten = match device.zip(found) {
         None => Forgotten::Unreadable,
-        Some(mut device) => match probe(&mut device) {
+        Some((mut device, found)) => match found {
             Ok(superblock) if note.is_of(&superblock.uuid) => {
                 give_up(&mut device, &superblock)?;
                 Forgotten::OnDevice

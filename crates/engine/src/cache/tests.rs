@@ -156,6 +156,24 @@ fn a_cache_is_not_said_to_be_given_up_if_it_may_be_there() {
     assert_eq!(spent, Forgotten::Unreadable);
 }
 
+/// A slow file was copied, and the cache followed the copy (`adopt --moved`). The old file's note still names the cache.
+/// Outcome: forgetting it takes that note away, and the cache stays what it is for the copy.
+///
+/// Planted break: the cache is given up, as any other is; the copy loses what only its cache has.
+#[test]
+fn a_cache_that_followed_its_file_is_not_given_up_with_the_old_files_note() {
+    let directory = tempfile::tempdir().unwrap();
+    let (config, settings) = noted_cache(directory.path());
+    let notes = settings.notes.clone().unwrap();
+    let superblock = probe(&mut CacheDevice::open(&settings, false).unwrap()).unwrap();
+    let moved = Superblock { store: [9; 16], starts: superblock.starts + 1, ..superblock };
+    put_superblocks(&settings, &moved.encode());
+    let (_, forgotten) = forget(&notes, &config).unwrap().expect("it was noted");
+    assert_eq!((forgotten, notes.get::<CacheNote>(&config).unwrap()), (Forgotten::OfMoved, None));
+    assert!(!notes.is_given_up(&superblock.uuid).unwrap());
+    assert_eq!(probe(&mut CacheDevice::open(&settings, false).unwrap()).unwrap(), moved);
+}
+
 /// Events of the log, each with its fields.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);

@@ -184,9 +184,12 @@ impl NbdConnection {
         if self.free.is_empty() {
             return false;
         }
-        let blocks = Blocks::of(&request, port.volume().block_bytes);
-        if !blocks.are_whole() && !matches!(request.command, Command::Disconnect | Command::Flush) {
-            return self.begin_partial(port, request, blocks);
+        // The offset and length of the others mean nothing, and may be any.
+        if !matches!(request.command, Command::Disconnect | Command::Flush) {
+            let blocks = Blocks::of(&request, port.volume().block_bytes);
+            if !blocks.are_whole() {
+                return self.begin_partial(port, request, blocks);
+            }
         }
         let operation = match request.command {
             Command::Disconnect => {

@@ -34,6 +34,7 @@ use plimsoll_agent::mounts;
 use plimsoll_core::{Span, shown};
 use plimsoll_engine::GRACE_DEFAULT;
 use plimsoll_schedulers::Target;
+pub(crate) use preflight::caches_as_volumes;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -124,7 +125,7 @@ fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     if let Some(reason) = preflight::refusal(&configuration) {
         return Err(Failure::NotRun(reason));
     }
-    if let Some(wrong) = preflight::wrong_mounts(&configuration) {
+    if let Some(wrong) = preflight::wrong_files(&configuration).or_else(|| preflight::wrong_mounts(&configuration)) {
         return Err(Failure::BadInput(wrong));
     }
     preflight::raise_open_files_max();

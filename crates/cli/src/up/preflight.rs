@@ -1,6 +1,8 @@
 //! Whether this user on this machine can do what the configuration asks, before anything is touched.
 
-use crate::config::{Configuration, Place};
+use super::plan;
+use crate::config::{Backing, Configuration, Place, Problem, quoted};
+use plimsoll_engine::cache::noted_cache_on;
 use plimsoll_serve::attach::foreign_mount;
 use plimsoll_tags::TagsError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -34,6 +36,29 @@ pub(super) fn refusal(configuration: &Configuration) -> Option<String> {
         let (file, line, key) = (configuration.file.display(), with_tenants.place.line, &with_tenants.place.path);
         format!("{file}:{line}: {key}: {reason}; without tenants, the volume can be mounted")
     })
+}
+
+/// Files that the configuration serves as volumes, and that hold the cache of a volume.
+pub(crate) fn caches_as_volumes(configuration: &Configuration) -> Vec<Problem> {
+    let notes = plan::notes(configuration);
+    let writable = configuration.volumes.iter().filter(|volume| !volume.is_read_only);
+    let refused = writable.filter_map(|volume| {
+        let Backing::File { path, .. } = &volume.backing else { return None };
+        // A directory of notes that cannot be read is the business of volumes with caches.
+        let note = noted_cache_on(&notes, path).ok().flatten()?;
+        let got = format!("{}, the cache {} of volume {}", quoted(&path.to_string_lossy()), note.cache, note.volume);
+        let allowed = "a file without a cache that was not detached: plimsoll cache detach or forget gives it up";
+        Some(volume.place.problem("file", got, allowed))
+    });
+    refused.collect()
+}
+
+/// The same, as lines; `None` if there are none.
+pub(super) fn wrong_files(configuration: &Configuration) -> Option<String> {
+    let file = configuration.file.display();
+    let lines: Vec<String> =
+        caches_as_volumes(configuration).iter().map(|problem| format!("{file}:{problem}")).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Mount points and mount options that would be refused later, when a volume may have been formatted already.

@@ -379,6 +379,34 @@ fn a_mistyped_path_of_a_cache_is_answered_with_the_right_one() {
     daemon.stop();
 }
 
+/// Another configuration with the same notes serves the file of a cache as a volume. Outcome: `check` and `up` refuse it
+/// with the same line, and the cache has what it had; a cache that was given up is no reason to refuse its file.
+///
+/// Planted break: the notes are not looked at (it is served, and the first write destroys the cache).
+#[test]
+fn the_file_of_a_cache_is_not_served_as_a_volume() {
+    let site = site("");
+    let mut blocks = killed_with_dirty_data(&site);
+    let original = std::fs::read_to_string(site.path("plimsoll.toml")).unwrap();
+    reconfigured(&site, &[(SECTION, ""), (KEY, ""), ("slow.img", "fast.img"), ("16MiB", "4MiB")]);
+    let fast = site.path("fast.img").display().to_string();
+    let refused =
+        format!("volume.db.file: got \"{fast}\", the cache fast of volume db, allowed a file without a cache");
+    let (up, check) = (site.up_fails(), site.command(&["check", "plimsoll.toml"]).output().unwrap());
+    for output in [up, check] {
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(&refused), "{said}");
+    }
+    std::fs::write(site.path("plimsoll.toml"), &original).unwrap();
+    let daemon = site.up();
+    blocks.verify(&mut connect(&site));
+    let detached = site.command(&["cache", "detach", "--socket", "state/control.sock", "db"]).output().unwrap();
+    assert!(detached.status.success(), "{}", text(&detached.stderr));
+    daemon.stop();
+    reconfigured(&site, &[(SECTION, ""), (KEY, ""), ("slow.img", "fast.img"), ("16MiB", "4MiB")]);
+    site.up().stop();
+}
+
 /// The daemon is killed at each step of `cache resize` and `cache detach` in turn: some time after the note says that
 /// the cache leaves. Outcome: the next start serves the volume, with all that was written; a volume whose cache was on
 /// its way out needs one edit of the configuration and no other command.

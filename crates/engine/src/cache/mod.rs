@@ -15,6 +15,7 @@ mod identity;
 mod note;
 mod pools;
 mod rescue;
+mod served;
 
 pub(crate) use device::CacheDevice;
 pub use error::CacheError;
@@ -23,6 +24,7 @@ pub(crate) use identity::{random, store_of, store_of_loop};
 pub use note::{CacheNote, Leaving};
 pub(crate) use pools::numbered;
 pub use rescue::rescue;
+pub use served::noted_cache_on;
 
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::emulation::Emulation;

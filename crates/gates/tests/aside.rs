@@ -145,9 +145,10 @@ fn a_process_that_is_restricted_otherwise_is_held_as_before() {
     unless_a_lease_runs_out(|| {
         let rig = Rig::new();
         let words = rig.words();
-        let for_root = ["setuid", "chroot"];
+        // The kernel tells only root in which call an undumpable process waits (proc_pid_syscall(5)).
+        let for_root = ["undumpable", "setuid", "chroot"];
         alive(&words, || {
-            for how in ["nothing", "landlock", "undumpable", "closed"].into_iter().chain(for_root) {
+            for how in ["nothing", "landlock", "closed"].into_iter().chain(for_root) {
                 if for_root.contains(&how) && !is_root() {
                     continue;
                 }

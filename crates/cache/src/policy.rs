@@ -63,7 +63,7 @@ pub struct Anatomy<'a> {
 ///
 /// While a unit is in the order, its links, its stamp and its second-use bit ([`Units`]) are the policy's.
 pub trait CachePolicy: Send + Sync {
-    /// Hears of each access before its outcome is known, of trims, and of victims whose blocks are gone.
+    /// Hears of each access before its outcome is known, of trims, and of victims without a block.
     fn heard(&mut self, event: &BlockEvent<'_>) {
         let _ = event;
     }

@@ -1,5 +1,5 @@
 //! What a page of an encrypted volume costs a service thread, beside the crate that takes one block of the cipher after
-//! the other. It is the time for which the thread had a processor that counts, so that others who run meanwhile disturb
+//! the other. It is the time for which the thread had a processor that counts, so that other threads disturb
 //! little.
 
 use aes::Aes256;

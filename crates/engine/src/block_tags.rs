@@ -73,7 +73,7 @@ pub(super) fn tag_piece(
     (tag, (at.min(end) - begin) as u32)
 }
 
-/// The session in whose queue a piece stands: that of its only cause, or else `submitter`.
+/// The session with a piece in its queue: that of its only cause, or else `submitter`.
 pub fn session_of(causes: &CauseSet, submitter: AccountId) -> AccountId {
     let mut causes = causes.iter();
     match (causes.next(), causes.next()) {

@@ -128,7 +128,7 @@ fn what_is_wrong_is_said_and_answered() {
     for cut in 0..40 {
         let error = FuseRequest::parse(&good[..cut]).unwrap_err();
         assert_eq!(error, WireError::Header { got: cut });
-        assert!(Reply::refusal(&error).is_none(), "nobody to answer");
+        assert!(Reply::refusal(&error).is_none(), "no request to answer");
     }
     let error = FuseRequest::parse(&good[..79]).unwrap_err();
     assert_eq!(error.to_string(), "FUSE request 77 says that it has 80 bytes, got 79");

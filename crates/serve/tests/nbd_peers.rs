@@ -236,7 +236,7 @@ fn hostile_streams() -> Vec<(&'static str, Vec<u8>)> {
         ("the largest write without its data", request(NbdCommand::Write, 0, 32 << 20)),
         ("reads whose answers nobody takes", request(NbdCommand::Read, 0, 1 << 20).repeat(2_000)),
         ("a disconnect from the last byte that a number can say", request(NbdCommand::Disconnect, u64::MAX, 1)),
-        ("a disconnect whose blocks end beyond that", request(NbdCommand::Disconnect, u64::MAX, 0)),
+        ("a disconnect of blocks that end beyond that", request(NbdCommand::Disconnect, u64::MAX, 0)),
         ("refusals that nobody takes", request(NbdCommand::Unknown(4711), 0, 0).repeat(100_000)),
     ]
 }

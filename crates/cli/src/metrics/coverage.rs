@@ -43,7 +43,7 @@ impl Search<'_> {
         }
     }
 
-    /// Looks at the fields of a subject, or of an object in it, whose fields have `prefix` before their names.
+    /// Looks at the fields of a subject, or of an object in it with `prefix` before the names of its fields.
     fn fields(&mut self, place: &str, prefix: &str, rows: &[&Metric], fields: &Map<String, Value>) {
         for (name, value) in fields {
             let (field, below) = (format!("{prefix}{name}"), format!("{place}.{prefix}{name}"));

@@ -212,7 +212,7 @@ impl OpenDoors {
         match closed {
             Err(EngineError::Account(AccountError::Tree { .. })) => return false,
             Err(error) => self.log.warn(format_args!("session {path}: {error}")),
-            Ok(_) => self.log.info(format_args!("session {path} closed: who opened it is gone")),
+            Ok(_) => self.log.info(format_args!("session {path} closed: its opener is gone")),
         }
         true
     }

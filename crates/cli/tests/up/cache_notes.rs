@@ -408,7 +408,7 @@ fn the_file_of_a_cache_is_not_served_as_a_volume() {
 }
 
 /// The daemon is killed at each step of `cache resize` and `cache detach` in turn: some time after the note says that
-/// the cache leaves. Outcome: the next start serves the volume, with all that was written; a volume whose cache was on
+/// the cache leaves. Outcome: the next start serves the volume, with all that was written; a volume with a cache on
 /// its way out needs one edit of the configuration and no other command.
 ///
 /// Red before it was noted that a cache leaves: "there is no cache on the device".

@@ -236,7 +236,7 @@ fn a_session_that_is_tied_ends_with_the_connection_that_opened_it() {
     let again = UnixStream::connect(site.path("state/control.sock")).unwrap();
     assert_eq!(say(&again, &TIED.replace("150", "10"))["session"]["export"], "db/tied#5");
     let log = daemon.stop();
-    assert!(log.contains("session web/db/tied#1 closed: who opened it is gone"), "{log}");
+    assert!(log.contains("session web/db/tied#1 closed: its opener is gone"), "{log}");
     assert!(!log.contains("tied#5"), "a stop ends everything in its own order: {log}");
 }
 

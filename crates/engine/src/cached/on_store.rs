@@ -154,8 +154,8 @@ impl VolumeCache {
         if request.is_abandoned || !is_in_scheduler {
             return;
         }
-        let Some(whose) = self.give_up_operations(first, request.length) else { return };
-        self.dropped.insert(index, whose);
+        let Some(dropped) = self.give_up_operations(first, request.length) else { return };
+        self.dropped.insert(index, dropped);
         request.is_abandoned = true;
         request.cut_no_more();
         // The cache may use its block for something else.
@@ -164,11 +164,11 @@ impl VolumeCache {
 
     /// The scheduler has let a request go that was dropped.
     pub(crate) fn dropped_store_request_ended(&mut self, index: u32) {
-        for whose in self.dropped.remove(&index).expect("what is abandoned was dropped") {
-            let request = &mut self.requests[whose];
+        for dropped in self.dropped.remove(&index).expect("what is abandoned was dropped") {
+            let request = &mut self.requests[dropped];
             request.in_scheduler -= 1;
             if request.is_through() {
-                self.done.push(whose);
+                self.done.push(dropped);
             }
         }
     }

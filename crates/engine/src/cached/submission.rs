@@ -17,12 +17,12 @@ const BATCH_BLOCKS: u32 = 32;
 const RANGE_BLOCKS_SMALL: u32 = 256;
 
 /// Tells the session and class of a block.
-struct Whose<'core> {
+struct Attribution<'core> {
     tags: Option<&'core dyn BlockTags>,
     tree: &'core AccountTree,
 }
 
-impl Whose<'_> {
+impl Attribution<'_> {
     /// The session and class of a block of a request.
     fn of(&self, request: &CachedRequest, block: u64) -> (AccountId, Class) {
         let Some(tags) = self.tags.filter(|_| matches!(request.operation, Operation::Read | Operation::Write)) else {
@@ -38,10 +38,10 @@ impl VolumeCache {
     /// Submits what can be: O(lines log lines), and nothing as long as the cache has no room. Says whether anything
     /// was.
     pub(super) fn submit_blocks(&mut self, tree: &AccountTree, tags: Option<&dyn BlockTags>) -> bool {
-        let whose = Whose { tags, tree };
+        let attribution = Attribution { tags, tree };
         let (round, mut has_submitted) = (self.waiting.round(), false);
         for &line in &round {
-            let got = self.submit_line(line, &whose);
+            let got = self.submit_line(line, &attribution);
             has_submitted |= got.blocks > 0;
             self.looked.push((line, got));
         }
@@ -61,13 +61,13 @@ impl VolumeCache {
     }
 
     /// Submits what can be of the requests in a line. Says what that was.
-    fn submit_line(&mut self, line: u32, whose: &Whose<'_>) -> Got {
+    fn submit_line(&mut self, line: u32, attribution: &Attribution<'_>) -> Got {
         let mut got = Got::default();
         while let Some(index) = self.waiting.first(line) {
             if self.requests[index].is_abandoned {
                 self.give_up(index);
             }
-            self.submit(index, whose, &mut got);
+            self.submit(index, attribution, &mut got);
             if !self.requests[index].is_submitted() {
                 break;
             }
@@ -102,7 +102,7 @@ impl VolumeCache {
     }
 
     /// Submits blocks of a request until there is no room, and adds them to what its line got.
-    fn submit(&mut self, index: u32, whose: &Whose<'_>, got: &mut Got) {
+    fn submit(&mut self, index: u32, attribution: &Attribution<'_>, got: &mut Got) {
         let mut batch = 0;
         loop {
             let request = &self.requests[index];
@@ -110,7 +110,7 @@ impl VolumeCache {
             if is_held || request.is_submitted() {
                 return;
             }
-            if !request.is_begun && self.let_past(index, whose) {
+            if !request.is_begun && self.let_past(index, attribution) {
                 return;
             }
             if batch == 0 {
@@ -129,7 +129,7 @@ impl VolumeCache {
             }
             let request = &mut self.requests[index];
             let store_blocks = self.machine.superblock().store_blocks;
-            let (block, data_of) = next_block(request, index, store_blocks, whose, &mut self.pools);
+            let (block, data_of) = next_block(request, index, store_blocks, attribution, &mut self.pools);
             let data = match data_of {
                 Some(part) if block.kind == RequestKind::Write => request.bytes_of(part),
                 _ => &[],
@@ -195,14 +195,14 @@ impl VolumeCache {
 
     /// Lets a read go past the cache if the cache has and wants nothing of it. The read is the volume's then, in pieces
     /// as large as they are without a cache, which need no places.
-    fn let_past(&mut self, index: u32, whose: &Whose<'_>) -> bool {
+    fn let_past(&mut self, index: u32, attribution: &Attribution<'_>) -> bool {
         let VolumeCache { machine, requests, pools, .. } = self;
         let request = &mut requests[index];
-        let whose = |block| {
-            let (session, class) = whose.of(request, block);
-            (class, pools.of(whose.tree, session))
+        let attribution = |block| {
+            let (session, class) = attribution.of(request, block);
+            (class, pools.of(attribution.tree, session))
         };
-        if request.operation != Operation::Read || !machine.let_past(request.blocks(), whose) {
+        if request.operation != Operation::Read || !machine.let_past(request.blocks(), attribution) {
             return false;
         }
         (request.is_begun, request.submitted) = (true, request.length);
@@ -295,7 +295,7 @@ fn next_block(
     request: &mut CachedRequest,
     index: u32,
     store_blocks: u64,
-    whose: &Whose<'_>,
+    attribution: &Attribution<'_>,
     pools: &mut BoundedPools,
 ) -> (BlockRequest, Option<Part>) {
     if request.operation == Operation::Flush || request.is_flushed {
@@ -303,7 +303,7 @@ fn next_block(
         return (flush_request(token, request.class), None);
     }
     let part = request.next_part();
-    let (session, class) = whose.of(request, part.block);
+    let (session, class) = attribution.of(request, part.block);
     if request.submitted == 0 {
         request.metered = session;
     }
@@ -315,7 +315,7 @@ fn next_block(
     };
     let token = token_of(index, part.start);
     let (from, to) = (part.from, part.to);
-    let pool = pools.of(whose.tree, session);
+    let pool = pools.of(attribution.tree, session);
     (BlockRequest { token, kind, block: part.block, from, to, class, pool }, Some(part))
 }
 

@@ -438,7 +438,7 @@ impl VolumeReadAhead {
         let payload = match (bytes, &mut session.memory) {
             (Some(bytes), _) => Payload::Volume(bytes),
             (None, Some(memory)) => Payload::Cache(CacheBlock(memory.slots[slot as usize].as_mut_ptr())),
-            (None, None) => unreachable!("a session whose volume is not in memory has got some with its place"),
+            (None, None) => unreachable!("a session of a volume that is not in memory has got some with its place"),
         };
         let (token, operation, asker) = (0, Operation::Read, Asker::ReadAhead { session: number, slot });
         let submission = Submission { token, operation, offset, length, is_forced: false, class, payload };

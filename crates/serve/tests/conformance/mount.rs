@@ -126,7 +126,7 @@ fn message(number: u32, body: &[u8]) -> Vec<u8> {
     head.into_iter().flat_map(u32::to_ne_bytes).chain(body.iter().copied()).collect()
 }
 
-/// A process that waits for a file, and whose mount is ended under it.
+/// A process that waits for a file, while its mount is ended under it.
 struct Waiting {
     mounted: Mounted,
     waiting: Option<JoinHandle<Result<(), Option<Errno>>>>,

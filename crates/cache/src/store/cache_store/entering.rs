@@ -69,16 +69,16 @@ impl CacheStore {
     }
 
     /// Whether a read of `blocks` goes past the cache: none of them is there or under way, nor would be taken in;
-    /// `whose` says what each block is. Then it is counted, and the host asks the store for it as if there were no
+    /// `owner_of` says what each block is. Then it is counted, and the host asks the store for it as if there were no
     /// cache. A request that writes one of the blocks meanwhile runs at the same time as the read, so either version is
     /// right. O(blocks + places).
-    pub fn let_past(&mut self, blocks: Range<u64>, mut whose: impl FnMut(u64) -> (Class, Pool)) -> bool {
+    pub fn let_past(&mut self, blocks: Range<u64>, mut owner_of: impl FnMut(u64) -> (Class, Pool)) -> bool {
         // A hit pays for no more than that.
         if self.is_cached(blocks.start).is_some() {
             return false;
         }
         let mut access_to = |block| {
-            let (class, pool) = whose(block);
+            let (class, pool) = owner_of(block);
             Access { block, class, pool, is_write: false }
         };
         let has_units = !self.has_failed && self.may_take_for_reads();

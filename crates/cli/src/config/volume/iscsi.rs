@@ -102,7 +102,7 @@ fn chap(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Chap> {
         problems.push(place.problem(
             TARGET_SECRET.name,
             got,
-            "one of its own: whoever knows one must not know the other",
+            "one of its own: a peer that knows one must not know the other",
         ));
     }
     (problems.len() == before).then_some(Chap { initiator: initiator?, target })

@@ -219,7 +219,7 @@ pub(super) fn check_front_ends(volumes: &[Volume], problems: &mut Vec<Problem>) 
             _ if !has_front_end => {
                 let (got, allowed) = (
                     "neither an nbd nor an iscsi nor a mount table",
-                    "at least one of them: otherwise nobody can use it",
+                    "at least one of them: otherwise no client can use it",
                 );
                 problems.push(volume.place.problem("", got, allowed));
             }

@@ -30,7 +30,7 @@ pub(super) fn check(place: &Place, has_cache: bool, takes_tenants: bool, problem
         problems.push(place.problem(READ_AHEAD.name, "reading ahead in a volume with a cache", ALLOWED));
     }
     if takes_tenants {
-        const ALLOWED: &str = "only without tenants: nobody could say for whom it is read";
+        const ALLOWED: &str = "only without tenants: the causes of such a read are not known";
         problems.push(place.problem(
             READ_AHEAD.name,
             "reading ahead in a volume that is mounted with tenants",

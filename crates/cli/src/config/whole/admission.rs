@@ -37,11 +37,11 @@ fn needs_worst_case(device: &Device, allocation: &Allocation, place: &Place, pro
         place.problem(key, got, allowed)
     };
     if allocation.reserve != Rate::ZERO {
-        let got = format!("{}, of a device whose worst case is not known", allocation.reserve);
+        let got = format!("{}, of a device without a known worst case", allocation.reserve);
         problems.push(unknown(RESERVE.name, got));
     }
     if let Some(limit @ Rate::DevicePercent(_)) = allocation.limit {
-        problems.push(unknown(LIMIT.name, format!("{limit}, of a device whose worst case is not known")));
+        problems.push(unknown(LIMIT.name, format!("{limit}, of a device without a known worst case")));
     }
 }
 

@@ -258,19 +258,11 @@ impl Meters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_core::{AccountKind, Allocation, DeviceProfile};
+    use crate::path::samples::profile;
+    use plimsoll_core::{AccountKind, Allocation};
 
     fn tree() -> (AccountTree, AccountId, AccountId) {
-        let mut tree = AccountTree::new(DeviceProfile {
-            name: "disk".into(),
-            capacity_bytes: 1 << 30,
-            worst_case_runs_per_second: 100.0,
-            sequential_bytes_per_second: 1e8,
-            sequential_write_bytes_per_second: 1e8,
-            write_settle: Span::ZERO,
-            is_rotational: true,
-            outstanding_max: 10,
-        });
+        let mut tree = AccountTree::new(profile());
         let pool = tree.open(AccountId::ROOT, "web", AccountKind::Pool, Allocation::default()).unwrap();
         let session = tree.open(pool, "db", AccountKind::Session, Allocation::default()).unwrap();
         (tree, pool, session)

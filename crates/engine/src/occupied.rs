@@ -38,11 +38,6 @@ pub(crate) fn exclusive(path: &Path) -> OFlags {
 /// What in the kernel uses the block device or file at `path`, in words: `mounted on /srv`. `None` where nothing does,
 /// as far as it tells.
 pub fn kernel_user_of(path: &Path) -> Option<String> {
-    user_of(path)
-}
-
-/// What uses the block device or file at `path`, in words, as far as the kernel tells: `mounted on /srv`.
-pub(crate) fn user_of(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     let kernel = Kernel {
         swaps: fs::read_to_string("/proc/swaps").unwrap_or_default(),
@@ -255,7 +250,7 @@ const PAUSE_NS: i64 = 20_000_000;
 /// Opens what is at `path` by `open`. Where it is busy and no user of it is known, it is tried again for a moment.
 pub(crate) fn open_patiently(path: &Path, open: impl Fn() -> io::Result<File>) -> io::Result<File> {
     let is_busy = |opened: &io::Result<File>| {
-        opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) && user_of(path).is_none()
+        opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) && kernel_user_of(path).is_none()
     };
     for _ in 0..TRIES {
         let opened = open();
@@ -270,7 +265,7 @@ pub(crate) fn open_patiently(path: &Path, open: impl Fn() -> io::Result<File>) -
 /// What uses what is at `path`, if `error` says that something does.
 pub(crate) fn user_behind(path: &Path, error: &io::Error) -> Option<String> {
     let is_busy = error.raw_os_error() == Some(libc::EBUSY);
-    is_busy.then(|| user_of(path).unwrap_or_else(|| "open elsewhere".to_owned()))
+    is_busy.then(|| kernel_user_of(path).unwrap_or_else(|| "open elsewhere".to_owned()))
 }
 
 #[cfg(test)]
@@ -299,8 +294,8 @@ mod tests {
     fn a_file_that_only_this_test_has_is_not_in_use() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
-        assert_eq!((user_of(&path), exclusive(&path)), (None, OFlags::empty()));
+        assert_eq!((kernel_user_of(&path), exclusive(&path)), (None, OFlags::empty()));
         std::fs::write(&path, [1; 4096]).unwrap();
-        assert_eq!((user_of(&path), exclusive(&path)), (None, OFlags::empty()));
+        assert_eq!((kernel_user_of(&path), exclusive(&path)), (None, OFlags::empty()));
     }
 }

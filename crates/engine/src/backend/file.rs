@@ -231,7 +231,7 @@ pub(super) fn open(
         }
         errno => system("lock")(errno.into()),
     })?;
-    if let Some(by) = occupied::user_of(path).filter(|_| !config.is_read_only) {
+    if let Some(by) = occupied::kernel_user_of(path).filter(|_| !config.is_read_only) {
         return Err(in_use(by));
     }
     if let Some(size_bytes) = make_bytes {

@@ -75,7 +75,7 @@ impl CacheDevice {
             }
             errno => system("lock")(errno.into()),
         })?;
-        if let Some(by) = occupied::user_of(path) {
+        if let Some(by) = occupied::kernel_user_of(path) {
             return Err(in_use(by));
         }
         let (cache, path_of) = (name.to_owned(), path.to_owned());

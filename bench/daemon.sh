@@ -2,7 +2,7 @@
 #
 #   $work                       the folder; gone at the end with all that is mounted or attached from it
 #   $built, $plimsoll           where cargo puts what it builds, and the command
-#   daemon_start CONFIGURATION  daemon_stop  daemon_kill  daemon_rss_mib  attached
+#   daemon_start CONFIGURATION  daemon_stop  daemon_kill  daemon_rss_mib  attached  settles_attached NUMBER
 #   records_write FOLDER LIST   records_check FOLDER LIST  stop_children PID...
 
 built=$(realpath "${CARGO_TARGET_DIR:-target}")/release
@@ -67,6 +67,10 @@ attached() {
   grep -sF "$work" /sys/block/loop*/loop/backing_file || true
   loops_without_file | grep -vxF "$loops_without_file_before" || true
 }
+# Whether so many things are attached. A loop device without a file may be one of another program on this machine, which
+# detaches it soon; one of ours would stay.
+is_attached() { [ "$(attached | wc -l)" = "$1" ]; }
+settles_attached() { wait_until 600 is_attached "$1"; }
 
 # Writes small files, each synced with its folder, until one cannot be; LIST names those that were synced.
 records_write() { # folder list

@@ -122,14 +122,18 @@ fn status(arguments: &DaemonOutputArguments) -> Outcome {
     if arguments.json {
         return print_json(&caches);
     }
+    print(as_text(&caches))
+}
+
+pub(crate) fn as_text(caches: &[CacheEntry]) -> String {
     if caches.is_empty() {
-        return print("no volume has a cache");
+        return "no volume has a cache".to_owned();
     }
     let pools = match caches.iter().any(|entry| !entry.cache.pools.is_empty()) {
-        true => format!("\n{}", pools(&caches)),
+        true => format!("\n{}", pools(caches)),
         false => String::new(),
     };
-    print(format!("{}\n{}{pools}", whole_caches(&caches), classes(&caches)))
+    format!("{}\n{}{pools}", whole_caches(caches), classes(caches))
 }
 
 /// Pools that may fill only a part of a cache.

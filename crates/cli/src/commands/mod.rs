@@ -1,6 +1,6 @@
 //! One file a command.
 
-mod cache;
+pub(crate) mod cache;
 mod check;
 mod class;
 mod classify;
@@ -19,7 +19,7 @@ mod run;
 mod scenario;
 mod scheduler;
 mod session;
-mod status;
+pub(crate) mod status;
 mod volume;
 mod why;
 

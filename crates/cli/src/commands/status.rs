@@ -33,7 +33,7 @@ pub(super) fn run(arguments: &StatusArguments) -> Outcome {
     }
 }
 
-fn as_text(status: &DaemonStatus) -> String {
+pub(crate) fn as_text(status: &DaemonStatus) -> String {
     let head = format!("plimsoll {}, process {}, {}\n", status.version, status.process, status.configuration.display());
     let head = status.executor.iter().fold(head, |text, executor| format!("{text}{executor}\n"));
     let head = status.losses.iter().fold(head, |text, entry| format!("{text}{}\n", loss_line(entry)));

@@ -1,3 +1,6 @@
+mod golden;
+mod states;
+
 use super::accounts::ACCOUNT;
 use super::coverage::without_row;
 use super::metric::{Metric, MetricKind, Reading, Unit};

@@ -1,6 +1,6 @@
 //! One file a command.
 
-pub(crate) mod cache;
+mod cache;
 mod check;
 mod class;
 mod classify;
@@ -19,7 +19,7 @@ mod run;
 mod scenario;
 mod scheduler;
 mod session;
-pub(crate) mod status;
+mod status;
 mod volume;
 mod why;
 

@@ -1,35 +1,40 @@
 //! Answers and texts of daemons in many states, as files: programs read the one, people the other.
 
-use super::states::{State, states};
-use crate::commands::{cache, status};
+use super::states::{Answers, State, states};
 use crate::control::protocol::Response;
-use crate::metrics::accounts::POOL;
-use crate::metrics::volumes::SERVED_VOLUME;
+use crate::metrics::text;
 
-/// What a daemon in `state` answers, and what commands make of it.
+/// What a daemon in `state` answers, and what commands make of it when they have read it.
 fn answered(state: &State) -> String {
-    let State { status, pools, caches, tenants, .. } = state;
-    let line = |response: Response| serde_json::to_string(&response).unwrap();
+    let Answers { status, pools, volumes, caches, tenants } = state.answers();
     let answers = [
-        line(Response::Status(status.clone())),
-        line(Response::Pools(pools.clone())),
-        line(Response::Volumes(status.volumes.clone())),
-        line(Response::Caches(caches.clone())),
-        line(Response::Tenants(tenants.clone())),
+        Response::Status(status),
+        Response::Pools(pools),
+        Response::Volumes(volumes),
+        Response::Caches(caches),
+        Response::Tenants(tenants),
     ];
+    let lines = answers.map(|answer| serde_json::to_string(&answer).unwrap());
+    let read = lines.each_ref().map(|line| serde_json::from_str(line).unwrap());
+    let [Response::Status(status), Response::Pools(pools), Response::Volumes(volumes), Response::Caches(caches), _] =
+        &read
+    else {
+        panic!("{read:?}")
+    };
     let texts = [
-        ("status", status::as_text(status)),
-        ("volume list", SERVED_VOLUME.table(&status.volumes).to_string()),
-        ("pool list", POOL.table(pools).to_string()),
-        ("cache status", cache::as_text(caches)),
-        ("volume list --json", serde_json::to_string_pretty(&status.volumes).unwrap()),
+        ("status", text::status(status)),
+        ("volume list", text::volumes(volumes)),
+        ("pool list", text::pools(pools)),
+        ("cache status", text::caches(caches)),
+        ("volume list --json", serde_json::to_string_pretty(volumes).unwrap()),
         ("pool list --json", serde_json::to_string_pretty(pools).unwrap()),
     ];
     let texts = texts.map(|(command, text)| format!("\n# plimsoll {command}\n{text}\n"));
-    format!("{}\n{}", answers.join("\n"), texts.concat())
+    format!("{}\n{}", lines.join("\n"), texts.concat())
 }
 
-/// `TIDY=write` writes the files.
+/// `TIDY=write` writes the files. Planted breaks: fields are read into a map that sorts them; a queue's longest wait
+/// reads the sum of all. Both red.
 #[test]
 fn answers_and_texts_stay_as_they_are() {
     for state in states() {

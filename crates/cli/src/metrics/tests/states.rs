@@ -4,6 +4,12 @@ use crate::control::caches::CacheEntry;
 use crate::control::protocol::{
     DaemonStatus, ExecutorStatus, LossEntry, PoolStatus, ServedAs, TenantEntry, VolumeEntry,
 };
+use crate::metrics::accounts::POOL;
+use crate::metrics::caches::CACHED_VOLUME;
+use crate::metrics::devices::DAEMON;
+use crate::metrics::reading::Reading;
+use crate::metrics::tenants::TENANT;
+use crate::metrics::volumes::SERVED_VOLUME;
 use plimsoll_core::account::AccountKind;
 use plimsoll_core::{Allocation, Deadlines, Priority, Rate, Span, Time};
 use plimsoll_engine::status::{CachePoolStatus, CacheWritesStatus};
@@ -24,6 +30,28 @@ pub struct State {
     pub pools: Vec<PoolStatus>,
     pub caches: Vec<CacheEntry>,
     pub tenants: Vec<TenantEntry>,
+}
+
+/// The answers of a daemon, as it makes them.
+#[derive(Clone)]
+pub struct Answers {
+    pub status: Reading,
+    pub pools: Reading,
+    pub volumes: Reading,
+    pub caches: Reading,
+    pub tenants: Reading,
+}
+
+impl State {
+    pub fn answers(&self) -> Answers {
+        Answers {
+            status: DAEMON.object(&self.status),
+            pools: POOL.list(&self.pools),
+            volumes: SERVED_VOLUME.list(&self.status.volumes),
+            caches: CACHED_VOLUME.list(&self.caches),
+            tenants: TENANT.list(&self.tenants),
+        }
+    }
 }
 
 /// Every number is another.
@@ -199,10 +227,10 @@ impl Numbers {
         QueueFigures { depth: self.few(), served, waited, behind_maintenance, waited_max }
     }
 
-    fn executor(&mut self, threads: Vec<ThreadFigures>, queues: [QueueFigures; 3]) -> Option<Box<ExecutorStatus>> {
+    fn executor(&mut self, threads: Vec<ThreadFigures>, queues: [QueueFigures; 3]) -> Option<ExecutorStatus> {
         let at = Time::ZERO + Span::from_secs(9);
         let figures = Figures { threads, queues, alive: self.few() as usize, at, ..Figures::default() };
-        Some(Box::new(ExecutorStatus::new("combo", &figures)))
+        Some(ExecutorStatus { policy: "combo", figures })
     }
 }
 

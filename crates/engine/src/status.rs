@@ -2,15 +2,13 @@
 
 mod cache;
 
-pub use cache::{CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus};
+pub use cache::{BlockRanges, CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus, not_clean};
 pub(crate) use cache::{refused, unreadable};
 use hdrhistogram::Histogram;
 use plimsoll_core::{AccountKind, Allocation};
-use serde::{Deserialize, Serialize};
 
 /// Latencies of one kind of request, nanoseconds from the submission by the front end to its completion, to two digits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "WrittenLatency", into = "WrittenLatency")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyStatus {
     /// How many requests.
     pub count: u64,
@@ -22,30 +20,6 @@ pub struct LatencyStatus {
     pub p999_ns: u64,
     /// The slowest.
     pub max_ns: u64,
-}
-
-/// Latencies as JSON has them: `null` where there was no request.
-#[derive(Serialize, Deserialize)]
-struct WrittenLatency {
-    count: u64,
-    p50_ns: Option<u64>,
-    p99_ns: Option<u64>,
-    p999_ns: Option<u64>,
-    max_ns: Option<u64>,
-}
-
-impl From<LatencyStatus> for WrittenLatency {
-    fn from(LatencyStatus { count, p50_ns, p99_ns, p999_ns, max_ns }: LatencyStatus) -> WrittenLatency {
-        let of = |value: u64| (count > 0).then_some(value);
-        WrittenLatency { count, p50_ns: of(p50_ns), p99_ns: of(p99_ns), p999_ns: of(p999_ns), max_ns: of(max_ns) }
-    }
-}
-
-impl From<WrittenLatency> for LatencyStatus {
-    fn from(WrittenLatency { count, p50_ns, p99_ns, p999_ns, max_ns }: WrittenLatency) -> LatencyStatus {
-        let of = Option::unwrap_or_default;
-        LatencyStatus { count, p50_ns: of(p50_ns), p99_ns: of(p99_ns), p999_ns: of(p999_ns), max_ns: of(max_ns) }
-    }
 }
 
 impl LatencyStatus {
@@ -61,7 +35,7 @@ impl LatencyStatus {
 }
 
 /// What one account was promised and what it got; a pool with all that its members got.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AccountStatus {
     /// Names from below the root, joined by `/`; the device's name for the root.
     pub path: String,
@@ -101,7 +75,7 @@ pub struct AccountStatus {
 const LATE_REPLIES_PART_MAX: f64 = 0.01;
 
 /// How true the emulation of a device was since the engine started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmulationStatus {
     /// Replies.
     pub replies: u64,
@@ -129,7 +103,7 @@ impl EmulationStatus {
 }
 
 /// What is read ahead in a volume, of all sessions since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadAheadStatus {
     /// At most so far ahead of a stream, bytes.
     pub bytes_max: u64,
@@ -144,7 +118,7 @@ pub struct ReadAheadStatus {
 }
 
 /// A volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeStatus {
     /// Its name.
     pub name: String,
@@ -161,25 +135,21 @@ pub struct VolumeStatus {
     /// Bytes that its content takes, where it is compressed.
     pub stored_bytes: Option<u64>,
     /// Bytes of it that were written and are not compressed yet, where it is compressed.
-    #[serde(default)]
     pub backlog_bytes: Option<u64>,
     /// Bytes that the maintenance queue compressed after their writes were answered, since the start; where it is
     /// compressed.
-    #[serde(default)]
     pub compressed_behind_bytes: Option<u64>,
     /// Bytes that clients' writes compressed before they were answered, because too much was left to the maintenance
     /// queue; likewise.
-    #[serde(default)]
     pub compressed_by_writers_bytes: Option<u64>,
     /// What stands before it.
     pub cache: Option<CacheStatus>,
     /// What is read ahead in it, where it is.
-    #[serde(default)]
     pub read_ahead: Option<ReadAheadStatus>,
 }
 
 /// An engine: one device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EngineStatus {
     /// Name of the device.
     pub device: String,

@@ -2,7 +2,8 @@
 
 use super::{connect, show_anew, show_as_it_is, text};
 use crate::arguments::{DaemonArguments, WhyArguments};
-use crate::control::protocol::{Request, Response, TenantEntry};
+use crate::control::protocol::{Request, Response};
+use crate::metrics::reading::Reading;
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use crate::why::report::Row;
@@ -85,8 +86,11 @@ fn watch(arguments: &WhyArguments) -> Result<Vec<Watched>, Failure> {
 fn tenants(daemon: &DaemonArguments) -> BTreeMap<u32, String> {
     let asked = connect(daemon).and_then(|mut client| client.ask(&Request::Tenants {}));
     let Ok(Response::Tenants(tenants)) = asked else { return BTreeMap::new() };
-    let of = |tenant: TenantEntry| tenant.processes.into_iter().map(move |process| (process, tenant.path.clone()));
-    tenants.into_iter().flat_map(of).collect()
+    let of = |tenant: &Reading| {
+        let processes = tenant.at("processes").parsed::<Vec<u32>>().unwrap_or_default();
+        processes.into_iter().map(|process| (process, tenant.text("path").to_owned())).collect::<Vec<_>>()
+    };
+    tenants.items().iter().flat_map(of).collect()
 }
 
 /// Waits; answers when it was over.

@@ -8,7 +8,6 @@ pub mod caches;
 pub mod client;
 mod conversation;
 pub mod doors;
-pub mod executor;
 pub mod protocol;
 pub mod recording;
 pub mod server;

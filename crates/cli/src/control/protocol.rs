@@ -2,15 +2,16 @@
 
 pub use super::caches::{CacheChange, CacheEntry};
 pub use super::doors::{ServedAs, SessionEntry};
-pub use super::executor::ExecutorStatus;
+use crate::metrics::reading::Reading;
 use plimsoll_agent::Entrance;
 use plimsoll_core::units::ParseUnitError;
 use plimsoll_core::{Allocation, Deadlines, Priority, Rate, Span};
 use plimsoll_engine::status::EngineStatus;
+use plimsoll_executor::Figures;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// What a client asks: `{"command": "pool_set", "pool": "web", "change": {"limit": "10 MB/s"}}`.
@@ -219,22 +220,22 @@ impl<'de> Deserialize<'de> for Limit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// Everything.
-    Status(DaemonStatus),
-    /// The pools and the volumes' accounts, by device, parents before members.
-    Pools(Vec<PoolStatus>),
-    /// The volumes, in the order of the configuration.
-    Volumes(Vec<VolumeEntry>),
-    /// The volumes' caches.
-    Caches(Vec<CacheEntry>),
+    /// Everything: a [`DaemonStatus`].
+    Status(Reading),
+    /// The pools and the volumes' accounts, by device, parents before members: a list of [`PoolStatus`].
+    Pools(Reading),
+    /// The volumes, in the order of the configuration: a list of [`VolumeEntry`].
+    Volumes(Reading),
+    /// The volumes' caches: a list of [`CacheEntry`].
+    Caches(Reading),
     /// A flush has begun.
     CacheFlushing {
         /// The flush is done when [`CacheStatus::clean_passes`](plimsoll_engine::CacheStatus::clean_passes) is
         /// as much, or nothing is dirty.
         passes: u64,
     },
-    /// Tenants that have joined, by volume or device.
-    Tenants(Vec<TenantEntry>),
+    /// Tenants that have joined, by volume or device: a list of [`TenantEntry`].
+    Tenants(Reading),
     /// A process has joined: where its commands come in.
     Joined(Box<Entrance>),
     /// A session is open.
@@ -252,30 +253,35 @@ pub enum Response {
 }
 
 /// The daemon.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DaemonStatus {
     /// Its version.
     pub version: String,
     /// Its process number.
     pub process: u32,
     /// The configuration that it was started with.
-    #[serde(serialize_with = "lossy")]
     pub configuration: PathBuf,
     /// Its service threads, where a volume needs them.
-    #[serde(default)]
-    pub executor: Option<Box<ExecutorStatus>>,
+    pub executor: Option<ExecutorStatus>,
     /// Its devices, in the order of the configuration.
     pub devices: Vec<EngineStatus>,
     /// Its volumes and what serves each, in the order of the configuration.
-    #[serde(default)]
     pub volumes: Vec<VolumeEntry>,
     /// Where causes got lost.
-    #[serde(default)]
     pub losses: Vec<LossEntry>,
 }
 
+/// The service threads and their queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutorStatus {
+    /// The name of their rules.
+    pub policy: &'static str,
+    /// What they have done since the daemon started.
+    pub figures: Figures,
+}
+
 /// What found no room in the tags of a volume or of a device that is observed, since they were loaded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LossEntry {
     /// The volume, or the device.
     pub volume: String,
@@ -288,7 +294,7 @@ pub struct LossEntry {
 }
 
 /// A pool, a volume's account, or a session that an application has opened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PoolStatus {
     /// Its device.
     pub device: String,
@@ -297,14 +303,13 @@ pub struct PoolStatus {
     /// The account of a volume rather than a pool.
     pub is_volume: bool,
     /// A session that an application has opened rather than a pool.
-    #[serde(default)]
     pub is_session: bool,
     /// What it was promised.
     pub allocation: Allocation,
 }
 
 /// A tenant that has joined.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantEntry {
     /// The volume, or the device that is observed.
     pub volume: String,
@@ -315,7 +320,7 @@ pub struct TenantEntry {
 }
 
 /// A volume.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct VolumeEntry {
     /// Its name.
     pub name: String,
@@ -334,28 +339,15 @@ pub struct VolumeEntry {
     /// Its NBD export, if it has one.
     pub export: Option<String>,
     /// The name of its iSCSI target, if it is one.
-    #[serde(default)]
     pub target: Option<String>,
     /// Its block device, if it has one.
-    #[serde(serialize_with = "lossy_if_any")]
     pub block_device: Option<PathBuf>,
     /// Its mount point, if it is mounted.
-    #[serde(serialize_with = "lossy_if_any")]
     pub mount_point: Option<PathBuf>,
     /// Every way to it: for each front end what clients ask for and where, over each address.
-    #[serde(default)]
     pub served_as: Vec<ServedAs>,
     /// Connections and mounts now.
     pub front_ends: u32,
-}
-
-/// A path as JSON has it: what is no text in a chosen name is replaced.
-fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    path.to_string_lossy().serialize(serializer)
-}
-
-fn lossy_if_any<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
-    path.as_deref().map(Path::to_string_lossy).serialize(serializer)
 }
 
 /// What a recording is of.

@@ -1,29 +1,37 @@
 //! Rows of tenants that have joined, and of what tags have lost.
 
 use super::metric::{MetricRow, Unit, counter, gauge, label};
+use super::reading::Reading;
 use super::section::Section;
 use crate::control::protocol::{LossEntry, TenantEntry};
 
 /// The tenants, as `tenants` has them.
-pub static TENANT: Section<TenantEntry> = Section { places: &["tenants[]"], rows: TENANT_ROWS };
+pub static TENANT: Section<TenantEntry> = Section { rows: TENANT_ROWS };
+
+/// Why no command lists the tenants.
+const IN_WHY: &str = "`why` shows the I/O of tenants with their paths";
 
 const TENANT_ROWS: &[MetricRow<TenantEntry>] = &[
-    label("volume", "volume", "the volume, or the device that is observed", |tenant| (&tenant.volume).into()),
-    label("path", "account", "the path of its session", |tenant| (&tenant.path).into()),
+    label("volume", "volume", "the volume, or the device that is observed", |tenant: &TenantEntry| {
+        (&tenant.volume).into()
+    })
+    .only_json(IN_WHY),
+    label("path", "account", "the path of its session", |tenant: &TenantEntry| (&tenant.path).into()).only_json(IN_WHY),
     gauge(
         "processes",
         "tenant_processes",
         Unit::None,
         "a list of the numbers of its processes and threads that live; of containers those that are known one by one",
-        |tenant| tenant.processes.len().into(),
-    ),
+        |tenant: &TenantEntry| Reading::List(tenant.processes.iter().map(|&process| process.into()).collect()),
+    )
+    .only_json(IN_WHY),
 ];
 
 /// What families of losses are.
 const LOST: &str = "what found no room in the tags since they were loaded";
 
 /// What the tags of a volume or of an observed device have lost.
-pub static LOSS: Section<LossEntry> = Section { places: &["status.losses[]"], rows: LOSS_ROWS };
+pub static LOSS: Section<LossEntry> = Section { rows: LOSS_ROWS };
 
 const LOSS_ROWS: &[MetricRow<LossEntry>] = &[
     label("volume", "volume", "the volume, or the device that is observed", |loss| (&loss.volume).into()),

@@ -15,6 +15,11 @@ use crate::control::protocol::{
 };
 use crate::control::recording::RecordingAnswer;
 use crate::control::server::Answer;
+use crate::metrics::accounts::POOL;
+use crate::metrics::caches::CACHED_VOLUME;
+use crate::metrics::devices::DAEMON;
+use crate::metrics::tenants::TENANT;
+use crate::metrics::volumes::SERVED_VOLUME;
 use plimsoll_core::Allocation;
 use plimsoll_core::account::{AccountError, AccountKind};
 use plimsoll_engine::{EngineError, EngineStatus, RECORDER_EVENTS_DEFAULT};
@@ -68,7 +73,9 @@ impl Administration {
     pub(super) fn answer(&self, request: Request) -> Answer {
         // These may take long, and have a lock of their own.
         let cached = match &request {
-            Request::CacheList {} => Some(self.caches.list().map(Response::Caches)),
+            Request::CacheList {} => {
+                Some(self.caches.list().map(|caches| Response::Caches(CACHED_VOLUME.list(caches))))
+            }
             Request::CacheFlush { volume } => Some(self.caches.flush(volume)),
             Request::CacheAttach { volume, cache, make } => Some(self.caches.attach(volume, cache, *make)),
             Request::CacheDetach { volume, lost } => Some(self.caches.detach(volume, *lost)),
@@ -85,10 +92,13 @@ impl Administration {
     fn answer_at_once(&self, request: Request) -> Answer {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = match request {
-            Request::Status {} => self.status().map(Response::Status),
-            Request::PoolList {} => self.pools().map(Response::Pools),
-            Request::Tenants {} => self.tenants.list().map(Response::Tenants).map_err(Refusal::Failed),
-            Request::VolumeList {} => self.volumes().map(Response::Volumes),
+            Request::Status {} => self.status().map(|status| Response::Status(DAEMON.object(&status))),
+            Request::PoolList {} => self.pools().map(|pools| Response::Pools(POOL.list(pools))),
+            Request::Tenants {} => {
+                let tenants = self.tenants.list().map_err(Refusal::Failed);
+                tenants.map(|tenants| Response::Tenants(TENANT.list(tenants)))
+            }
+            Request::VolumeList {} => self.volumes().map(|volumes| Response::Volumes(SERVED_VOLUME.list(volumes))),
             Request::PoolAdd { pool, device, change } => self.pool_add(&pool, device.as_deref(), change),
             Request::PoolSet { pool, change } => self.pool_set(&pool, change),
             Request::PoolRemove { pool } => self.pool_remove(&pool),
@@ -131,10 +141,10 @@ impl Administration {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
             configuration: self.configuration.file.clone(),
-            executor: self
-                .executor
-                .as_ref()
-                .map(|executor| Box::new(ExecutorStatus::new(self.configuration.executor.policy, &executor.figures()))),
+            executor: self.executor.as_ref().map(|executor| ExecutorStatus {
+                policy: self.configuration.executor.policy,
+                figures: executor.figures(),
+            }),
             devices: self.shown_engines()?,
             volumes: self.volumes()?,
             losses: self.tenants.losses(),

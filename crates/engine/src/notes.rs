@@ -178,20 +178,42 @@ impl Notes {
         Ok(note)
     }
 
-    /// Notes it durably, if it does not stand there.
+    /// Notes it durably, if it does not stand there. Where one of its places cannot be written, nothing is noted: a
+    /// place that had no note has none again.
+    ///
+    /// # Errors
+    /// The system's.
     pub(crate) fn put<N: Note>(&self, volume: &VolumeConfig, note: &N) -> io::Result<()> {
         let Some(path) = self.path_of::<N>(volume)? else { return Ok(()) };
         let own = attributes::<N>(volume)?.into_iter().next().filter(|attribute| attribute.is_own);
+        let mut new = Vec::new();
         for place in own.map(NotePlace::Attribute).into_iter().chain([NotePlace::File(path)]) {
-            let is_there = match place.read::<N>() {
-                Err(error) if DamagedNote::behind(&error).is_some() => false,
-                read => read?.as_ref() == Some(note),
-            };
-            if !is_there {
-                self.put_at(&place, note, &volume.name)?;
+            match self.put_if_missing(&place, note, &volume.name) {
+                Ok(is_new) => new.extend(is_new.then_some(place)),
+                Err(error) => {
+                    // The first failure is the one to tell.
+                    let _ = new.iter().try_for_each(|place| self.remove_at(place));
+                    return Err(error);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Notes it at a place, if it does not stand there. Says whether no note stood there before.
+    fn put_if_missing<N: Note>(&self, place: &NotePlace, note: &N, volume: &str) -> io::Result<bool> {
+        let (there, is_new) = match place.read::<N>() {
+            Err(error) if DamagedNote::behind(&error).is_some() => (None, false),
+            read => {
+                let there = read?;
+                let is_new = there.is_none();
+                (there, is_new)
+            }
+        };
+        if there.as_ref() != Some(note) {
+            self.put_at(place, note, volume)?;
+        }
+        Ok(is_new)
     }
 
     fn put_at<N: Note>(&self, place: &NotePlace, note: &N, volume: &str) -> io::Result<()> {

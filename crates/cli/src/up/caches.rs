@@ -121,9 +121,15 @@ impl Caches {
         let _changing = self.lock();
         let (section, engine) = self.volume(volume)?;
         let cache = self.cache(cache)?;
-        let owner = self.list()?.into_iter().find(|entry| entry.cache.name == cache.name);
-        if let Some(owner) = owner {
-            return Err(Refusal::Invalid(format!("cache {} is that of volume {}", cache.name, owner.volume)));
+        // Before anything is made: a cache that is made gives up the one that the volume has.
+        for entry in self.list()? {
+            if entry.volume == volume {
+                let has = &entry.cache.name;
+                return Err(Refusal::Invalid(format!("volume {volume} has cache {has}, detach that first")));
+            }
+            if entry.cache.name == cache.name {
+                return Err(Refusal::Invalid(format!("cache {} is that of volume {}", cache.name, entry.volume)));
+            }
         }
         let found = self.found(engine, section, cache, cache.settings.clone(), makes)?;
         let mut line = found_line(volume, cache, &found.report);

@@ -459,3 +459,30 @@ fn a_file_that_names_a_detached_cache_is_told_at_once_and_at_the_next_start() {
     std::fs::write(site.path("plimsoll.toml"), file.replace("cache = \"fast\"\n", "")).unwrap();
     site.up().stop();
 }
+
+/// A second cache is attached to a volume that has one: made, found, and the same one again. Outcome: it is refused
+/// before anything is made, and the first one has all that only it had, also for the next start.
+///
+/// Planted break that was seen red: only the engine refuses it, when the second one was made and the first given up.
+/// Promise: cache-one-a-volume.
+#[test]
+fn a_second_cache_of_a_volume_is_refused_before_it_is_made() {
+    let site = site("[cache.second]\nfile = \"second.img\"\nsize = \"4MiB\"\n");
+    let daemon = site.up();
+    let data = [7; 4 * BLOCK_BYTES];
+    connect(&site).write(0, &data, true).unwrap();
+    let commands: [&[&str]; 4] = [&["second", "--make"], &["second"], &["fast", "--make"], &["fast"]];
+    for command in commands {
+        let refused = site.ask(&[&["cache", "attach", "db"], command].concat());
+        assert_eq!(text(&refused.stderr).trim(), "volume db has cache fast, detach that first");
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(!site.path("second.img").exists(), "{command:?}");
+    }
+    daemon.signal(rustix::process::Signal::KILL);
+    daemon.wait();
+    let daemon = site.up();
+    let mut read = [0; 4 * BLOCK_BYTES];
+    connect(&site).read(0, &mut read).unwrap();
+    assert!(read == data && status(&site)["dirty_units"] == 4);
+    daemon.stop();
+}

@@ -61,6 +61,27 @@ fn a_note_goes_with_its_file_to_another_directory_and_not_with_a_copy() {
     assert_eq!(here.get(&volume).unwrap(), Some(renamed), "the last word");
 }
 
+/// The directory cannot be written. Outcome: the file has no note either, or the one it had; so a volume whose cache
+/// could not be attached starts without it.
+///
+/// Planted break that was seen red: the note of the file stays.
+/// Promise: notes-all-or-none.
+#[test]
+fn a_note_that_one_place_refuses_stands_in_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("slow");
+    std::fs::write(&path, [1; 4096]).unwrap();
+    std::fs::write(directory.path().join("no-directory"), b"").unwrap();
+    let (volume, notes) = (volume(path), Notes::new(directory.path().join("no-directory/notes")));
+    let elsewhere = Notes::new(directory.path().join("notes"));
+    assert!(notes.put(&volume, &note()).is_err());
+    assert_eq!(elsewhere.get::<CacheNote>(&volume).unwrap(), None);
+    // One that was there before stays.
+    elsewhere.put(&volume, &note()).unwrap();
+    assert!(notes.put(&volume, &note()).is_err());
+    assert_eq!(elsewhere.get(&volume).unwrap(), Some(note()));
+}
+
 #[test]
 fn a_note_of_version_1_is_read() {
     let text =

@@ -1,7 +1,6 @@
 //! `[nbd]`: where NBD clients connect.
 
 use super::listen::{self, Listen};
-use plimsoll_serve::nbd::Address;
 use plimsoll_settings::key::{Absent, Key, KeyTable, Texts};
 use plimsoll_settings::{Problem, Section};
 use std::path::Path;
@@ -17,14 +16,6 @@ const LISTEN: Key<Texts> = Key {
 pub(super) const TABLE: KeyTable = KeyTable { path: "nbd", keys: &[&LISTEN] };
 
 /// Without encryption, an export is for this machine only.
-pub(super) fn read(mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Vec<Listen>> {
-    const ALLOWED: &str =
-        "\"unix:PATH\", \"tcp:ADDRESS:PORT\" or \"ADDRESS:PORT\" with a loopback address such as 127.0.0.1 or [::1]";
-    let read = |text: &str| match listen::address(text, directory, ALLOWED)? {
-        Address::Tcp(address) if !address.ip().is_loopback() => Err(ALLOWED.to_owned()),
-        address => Ok(address),
-    };
-    let listen = listen::addresses(&mut section, &LISTEN, read, problems);
-    section.finish(problems);
-    listen
+pub(super) fn read(section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<Vec<Listen>> {
+    listen::addresses(section, &LISTEN, directory, false, problems)
 }

@@ -94,7 +94,7 @@ pub(super) fn read(
     let mut file = FILE.root(table, lines);
     let daemon = daemon::read(DAEMON.read(&mut file, problems), directory, defaults, problems);
     let listen = NBD.read(&mut file, problems).and_then(|section| nbd::read(section, directory, problems));
-    let iscsi_listen = ISCSI.read(&mut file, problems).and_then(|section| iscsi::read(section, problems));
+    let iscsi_listen = ISCSI.read(&mut file, problems).and_then(|section| iscsi::read(section, directory, problems));
     let executor = EXECUTOR.read(&mut file, problems).map(|section| {
         let line = section.place().line;
         (executor::read(section, problems), line)

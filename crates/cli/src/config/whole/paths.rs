@@ -64,9 +64,11 @@ fn sockets(sections: &Sections) -> Vec<Named> {
         let defaults = Defaults::in_directory(daemon.state_directory.clone());
         if is_exported { vec![Listen { address: defaults.listen(), line: 0 }] } else { Vec::new() }
     };
-    for Listen { address, line } in sections.listen.clone().unwrap_or_else(by_default) {
+    let of_nbd = sections.listen.clone().unwrap_or_else(by_default).into_iter().map(|listen| ("nbd.listen", listen));
+    let of_iscsi = sections.iscsi_listen.iter().flatten().cloned().map(|listen| ("iscsi.listen", listen));
+    for (key, Listen { address, line }) in of_nbd.chain(of_iscsi) {
         if let Address::Unix(path) = address {
-            sockets.push(Named::new("nbd.listen", line, &path));
+            sockets.push(Named::new(key, line, &path));
         }
     }
     sockets

@@ -2,7 +2,7 @@
 
 use super::paths::socket;
 use super::quoted;
-use plimsoll_serve::nbd::Address;
+use plimsoll_serve::connection::Address;
 use plimsoll_settings::key::{Key, Texts};
 use plimsoll_settings::{Problem, Section};
 use std::path::Path;

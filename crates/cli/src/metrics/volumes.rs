@@ -126,7 +126,7 @@ pub static WAY: Section<ServedAs> =
     Section { places: &["status.volumes[].served_as[]", "volumes[].served_as[]"], rows: WAY_ROWS };
 
 const WAY_ROWS: &[MetricRow<ServedAs>] = &[
-    plain("kind", Unit::None, "the front end: `nbd`, `iscsi` or `mount`", |way| (&way.kind).into()),
+    plain("kind", Unit::None, "the front end, by the name of its table in a volume", |way| (&way.kind).into()),
     plain(
         "name",
         Unit::None,

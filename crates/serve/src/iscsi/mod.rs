@@ -15,6 +15,7 @@
 //! | [`target`] | targets, and which sessions they have |
 //! | [`portal`] | the listener, login threads, discovery |
 //! | `doors` | targets as [doors](crate::doors) |
+//! | `section` | what the registry and the configuration have of it |
 //! | [`connection`] | a session on the ring of its device |
 //!
 //! Facts are those of RFC 7143. One connection a session; initiators that want more paths open more sessions. Error
@@ -23,9 +24,10 @@
 pub mod connection;
 mod doors;
 pub mod portal;
+mod section;
 pub mod target;
 
 pub use connection::IscsiConnection;
-pub(crate) use doors::TargetDoors;
 pub use portal::{Session, serve};
+pub(crate) use section::SOCKETS;
 pub use target::{Target, Targets};

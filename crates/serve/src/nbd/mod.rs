@@ -16,6 +16,7 @@
 //! | --- | --- |
 //! | `listener` | the handshake over a socket; the rest of a listener is in [`connection`](crate::connection) |
 //! | `doors` | exports as [doors](crate::doors) |
+//! | `section` | what the registry and the configuration have of it |
 //! | [`driver`] | the server's half of transmission, on the ring of a device |
 //! | [`client`] | a blocking client with pipelining |
 //! | [`uri`] | `nbd://` addresses |
@@ -24,10 +25,11 @@ pub mod client;
 mod doors;
 pub mod driver;
 mod listener;
+mod section;
 pub mod uri;
 
 pub use crate::connection::{Address, Listener, Peer};
 pub use client::Client;
-pub(crate) use doors::ExportDoors;
 pub use driver::NbdConnection;
+pub(crate) use section::SOCKETS;
 pub use uri::{NbdUri, NbdUriError};

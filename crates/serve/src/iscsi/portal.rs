@@ -3,7 +3,7 @@
 //! As with NBD, a connection has a short-lived thread until it is known what it wants. A discovery session is conducted
 //! on it to its end. A normal one is handed over after its login, with nothing received that belongs to what follows.
 
-use super::connection::IscsiConnection;
+use super::iscsi_connection::IscsiConnection;
 use super::target::{Target, Targets};
 use crate::connection::{Listener, Patience, Peer, Serving};
 use plimsoll_linux::PeerLog;

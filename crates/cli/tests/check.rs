@@ -91,6 +91,15 @@ fn json_says_the_same() {
     assert_eq!(value["volumes"][0]["name"], "db");
     assert_eq!(value["volumes"][3]["start_bytes"], 12_u64 << 30);
     assert_eq!((&value["pools"][4]["name"], &value["pools"][4]["parent"]), (&"shop".into(), &"web".into()));
+    let targets = plimsoll(&folder("good"), &["check", "--json", "iscsi.toml"]);
+    let value: serde_json::Value = serde_json::from_slice(&targets.stdout).unwrap();
+    let door = serde_json::json!({ "front_end": "iscsi", "name": "iqn.2026-01.local.plimsoll:vm-1", "user": "alice" });
+    assert_eq!(value["volumes"][0]["doors"], serde_json::json!([door]));
+    assert_eq!(value["addresses"]["nbd"], serde_json::json!([]));
+    assert_eq!(
+        (value["addresses"]["iscsi"].as_array().unwrap().len(), &value["iscsi_listen"][0]),
+        (4, &"tcp:127.0.0.1:0".into())
+    );
     let broken = plimsoll(&folder("broken"), &["check", "--json", "undefined-pool.toml"]);
     assert_eq!(broken.status.code(), Some(2));
     let value: serde_json::Value = serde_json::from_slice(&broken.stdout).unwrap();

@@ -10,8 +10,7 @@ use plimsoll_engine::{
     AccountReads, AccountStatus, Below, BlockTag, BlockTags, EngineConfig, EngineError, HeldReads, UpperLevels,
 };
 use plimsoll_protocols::nbd::{Command, CommandFlags};
-use plimsoll_serve::nbd::Client;
-use plimsoll_serve::nbd::driver::REQUESTS_MAX;
+use plimsoll_serve::nbd::{Client, REQUESTS_MAX};
 use plimsoll_testkit::{Served, memory, profile, session};
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -5,7 +5,7 @@ use plimsoll_engine::{BUFFER_BYTES_MIN, BufferMemory, EngineConfig, EngineHandle
 use plimsoll_protocols::nbd::wire::Request;
 use plimsoll_protocols::nbd::{Command, CommandFlags, Negotiated};
 use plimsoll_serve::nbd::NbdConnection;
-use plimsoll_serve::nbd::driver::{REQUESTS_MAX, export_info};
+use plimsoll_serve::nbd::{REQUESTS_MAX, export_info};
 use plimsoll_testkit::{Random, Served, file_config, memory, pause, profile, raw_connection, session};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;

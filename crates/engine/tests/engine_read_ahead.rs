@@ -10,8 +10,7 @@ use plimsoll_engine::{EngineConfig, EngineStatus, ReadAheadStatus, RecordedReque
 use plimsoll_protocols::nbd::wire::Request;
 use plimsoll_protocols::nbd::{Command, CommandFlags, Errno, Negotiated};
 use plimsoll_serve::nbd::client::ClientError;
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Client, NbdConnection};
+use plimsoll_serve::nbd::{Client, NbdConnection, export_info};
 use plimsoll_testkit::{PATIENCE, Served, file_config, memory, pause, profile, session};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;

@@ -5,7 +5,7 @@ use plimsoll_engine::RECORDER_EVENTS_DEFAULT;
 use plimsoll_engine::backend::Volume;
 use plimsoll_protocols::iscsi::parameters::DATA_BYTES_MAX;
 use plimsoll_protocols::iscsi::pdu::{Header, NO_TAG, encode, opcode};
-use plimsoll_serve::iscsi::connection::COMMANDS_MAX;
+use plimsoll_serve::iscsi::COMMANDS_MAX;
 use plimsoll_testkit::iscsi::Portal;
 use plimsoll_testkit::iscsi::initiator::Initiator;
 use plimsoll_testkit::{encrypted_config, file_config, memory, pause, profile};

@@ -165,6 +165,25 @@ impl KeyTable {
     }
 }
 
+/// Lists of keys as one, for a table with keys from elsewhere. `N` is how many keys they have together.
+///
+/// # Panics
+/// If `N` is another number, where the table is compiled.
+pub const fn joined<const N: usize>(lists: &[&[&'static dyn Described]]) -> [&'static dyn Described; N] {
+    let mut keys = [lists[0][0]; N];
+    let (mut list, mut count) = (0, 0);
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            keys[count] = lists[list][at];
+            (at, count) = (at + 1, count + 1);
+        }
+        list += 1;
+    }
+    assert!(count == N, "a key is missing");
+    keys
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,6 +250,13 @@ mod tests {
         assert_eq!(said(&SECTION).2, Some(Err("nothing")));
         let paths: Vec<_> = FILE.with_inner().iter().map(|table| table.path).collect();
         assert_eq!(paths, ["", "inner"]);
+    }
+
+    /// Planted break: each list begins at the first place, and the constant does not compile.
+    #[test]
+    fn joined_lists_keep_their_order() {
+        const KEYS: [&dyn Described; 3] = joined(&[&[&COUNT], &[], &[&NAME, &SECTION]]);
+        assert_eq!(KEYS.map(|key| key.name()), ["count", "name", "inner"]);
     }
 
     /// Planted break, seen red: `finish` compares nothing.

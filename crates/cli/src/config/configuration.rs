@@ -2,7 +2,7 @@
 
 mod targets;
 
-use super::{Backing, Cache, DaemonSection, Device, ExecutorSection, Listen, Pool, Volume};
+use super::{Backing, Cache, DaemonSection, Device, ExecutorSection, Listen, Listens, Pool, Volume};
 use plimsoll_core::Allocation;
 use plimsoll_settings::Problem;
 use plimsoll_settings::keys::Keys;
@@ -17,10 +17,8 @@ pub struct Configuration {
     pub keys: Keys,
     /// The daemon itself.
     pub daemon: DaemonSection,
-    /// Where NBD clients connect; empty if no volume is exported.
-    pub listen: Vec<Listen>,
-    /// Where iSCSI initiators connect; empty if no volume is a target.
-    pub iscsi_listen: Vec<Listen>,
+    /// Where clients connect: an entry for each front end that a volume has, and clients connect to.
+    pub listens: Listens,
     /// The service threads.
     pub executor: ExecutorSection,
     /// Devices in the order of the file; each has at least one pool.
@@ -41,6 +39,11 @@ impl Configuration {
             backing => backing.is_encrypted(),
         };
         self.volumes.iter().any(needs).then_some(&self.executor)
+    }
+
+    /// Where clients of the front end with that section connect; empty if no volume has it.
+    pub fn listens(&self, section: &str) -> &[Listen] {
+        self.listens.get(section).map_or(&[], |addresses| addresses)
     }
 
     /// The device called `name`.

@@ -1,8 +1,5 @@
 //! Settings that a configuration may leave out: they follow from the user that runs the program.
 
-use super::iscsi;
-use plimsoll_serve::nbd::Address;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// The control socket in the state directory, if the configuration names none.
@@ -53,15 +50,5 @@ impl Defaults {
     /// Where the daemon's control socket is, if the configuration does not say.
     pub fn control_socket(&self) -> PathBuf {
         self.state_directory.join(CONTROL_SOCKET_NAME)
-    }
-
-    /// Where NBD clients connect, if the configuration does not say.
-    pub fn listen(&self) -> Address {
-        Address::Unix(self.state_directory.join("nbd.sock"))
-    }
-
-    /// Where iSCSI initiators connect, if the configuration does not say.
-    pub fn iscsi_listen(&self) -> Address {
-        Address::Tcp((Ipv4Addr::LOCALHOST, iscsi::PORT).into())
     }
 }

@@ -19,9 +19,7 @@ mod defaults;
 mod device;
 mod executor;
 mod front_ends;
-mod iscsi;
 mod listen;
-mod nbd;
 #[cfg(test)]
 mod page;
 mod paths;
@@ -40,12 +38,12 @@ pub use device::{
     TAGS, TAGS_OF_SUBMITTERS,
 };
 pub use executor::ExecutorSection;
-pub use front_ends::{DoorSection, door, listens};
+pub use front_ends::{Doors, Listens};
 pub use listen::Listen;
 pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_like, name_problem, quoted};
 pub use pool::Pool;
 pub use profile::MeasuredProfile;
-pub use volume::{Backing, Export, IscsiTarget, Mount, Volume};
+pub use volume::{Backing, Mount, Volume};
 
 use plimsoll_settings::keys::Keys;
 use plimsoll_settings::{LineIndex, syntax};

@@ -2,9 +2,10 @@
 //! the pool exist, do the reserves fit) is left to [`super::whole`].
 
 use super::pool::PoolSection;
-use super::{Cache, DaemonSection, Defaults, Device, ExecutorSection, Listen, Volume};
-use super::{cache, daemon, device, executor, iscsi, nbd, pool, volume};
-use plimsoll_settings::key::{Absent, Key, KeyTable, NamedTables, SubTable};
+use super::{Cache, DaemonSection, Defaults, Device, ExecutorSection, Listens, Volume};
+use super::{cache, daemon, device, executor, front_ends, pool, volume};
+use plimsoll_serve::registry::{OWN_TABLES, WITH_SOCKETS};
+use plimsoll_settings::key::{Absent, Described, Key, KeyTable, NamedTables, SubTable, joined};
 use plimsoll_settings::{LineIndex, Problem, Section};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,18 +16,6 @@ const DAEMON: Key<SubTable> = Key {
     form: SubTable { table: &daemon::TABLE },
     absent: Absent::Words("its defaults"),
     help: "the daemon's directories, its control socket and the memory of connections",
-};
-const NBD: Key<SubTable> = Key {
-    name: "nbd",
-    form: SubTable { table: &nbd::TABLE },
-    absent: Absent::Words("its defaults"),
-    help: "where NBD clients connect",
-};
-const ISCSI: Key<SubTable> = Key {
-    name: "iscsi",
-    form: SubTable { table: &iscsi::TABLE },
-    absent: Absent::Words("its defaults"),
-    help: "where iSCSI initiators connect",
 };
 const EXECUTOR: Key<SubTable> = Key {
     name: "executor",
@@ -61,13 +50,14 @@ const VOLUME: Key<NamedTables> = Key {
 
 /// The file itself. It leads to the keys of all sections.
 pub(super) const FILE: KeyTable =
-    KeyTable { path: "", keys: &[&DAEMON, &NBD, &ISCSI, &EXECUTOR, &DEVICE, &POOL, &CACHE, &VOLUME] };
+    KeyTable { path: "", keys: &joined::<{ 1 + WITH_SOCKETS + OTHERS.len() }>(&[&[&DAEMON], &OWN_TABLES, OTHERS]) };
+const OTHERS: &[&dyn Described] = &[&EXECUTOR, &DEVICE, &POOL, &CACHE, &VOLUME];
 
 /// What the file says, section by section, before the sections were compared with each other.
 pub(super) struct Sections {
     pub(super) daemon: DaemonSection,
-    pub(super) listen: Option<Vec<Listen>>,
-    pub(super) iscsi_listen: Option<Vec<Listen>>,
+    /// The addresses that the file has.
+    pub(super) listens: Listens,
     pub(super) executor: ExecutorSection,
     /// Where its section begins; `None`: there is none.
     pub(super) executor_line: Option<usize>,
@@ -93,8 +83,7 @@ pub(super) fn read(
 ) -> Sections {
     let mut file = FILE.root(table, lines);
     let daemon = daemon::read(DAEMON.read(&mut file, problems), directory, defaults, problems);
-    let listen = NBD.read(&mut file, problems).and_then(|section| nbd::read(section, directory, problems));
-    let iscsi_listen = ISCSI.read(&mut file, problems).and_then(|section| iscsi::read(section, problems));
+    let listens = front_ends::read_addresses(&mut file, directory, problems);
     let executor = EXECUTOR.read(&mut file, problems).map(|section| {
         let line = section.place().line;
         (executor::read(section, problems), line)
@@ -117,8 +106,7 @@ pub(super) fn read(
     }
     Sections {
         daemon,
-        listen,
-        iscsi_listen,
+        listens,
         executor,
         executor_line,
         devices,

@@ -1,6 +1,6 @@
 //! The ways to a volume, as the control socket says them.
 
-use plimsoll_serve::registry::{front_end, front_ends};
+use plimsoll_serve::registry::{front_end, with_sockets};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -53,8 +53,9 @@ impl SessionEntry {
 
     /// The front end's word for the door, and the door's name; `None` if no front end has such a word.
     pub fn door(&self) -> Option<(&'static str, &str)> {
-        let words = front_ends().iter().filter_map(|entry| Some(entry.sockets()?.door));
-        words.into_iter().find_map(|word| Some((word, self.door.get(word)?.as_str())))
+        with_sockets()
+            .map(|(_, sockets)| sockets.words.door)
+            .find_map(|word| Some((word, self.door.get(word)?.as_str())))
     }
 }
 

@@ -10,8 +10,7 @@ use plimsoll_serve::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemP
 use plimsoll_serve::connection::{ListenerOptions, Serving};
 use plimsoll_serve::fuse::FuseConnection;
 use plimsoll_serve::nbd::client::ClientOptions;
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection};
+use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection, export_info, serve};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::DirBuilderExt;
@@ -220,7 +219,7 @@ fn listen(engine: &EngineHandle, why: String) -> Result<Way, Failure> {
     let socket = folder.join("nbd.sock");
     let listener = Listener::bind(&Address::Unix(socket.clone()), ListenerOptions::default());
     let of_connections = engine.clone();
-    let serving = listener.map_err(failed("listen"))?.serve(exports, move |stream, negotiated, peer| {
+    let serving = serve(listener.map_err(failed("listen"))?, exports, move |stream, negotiated, peer| {
         let name = negotiated.export.name.clone();
         if let Err(error) =
             of_connections.attach(&name, session("nbd"), Box::new(NbdConnection::new(stream, negotiated)))

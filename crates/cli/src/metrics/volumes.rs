@@ -158,7 +158,7 @@ const SERVED_VOLUME_ROWS: &[MetricRow<VolumeEntry>] = &[
 pub static WAY: Section<ServedAs> = Section { rows: WAY_ROWS };
 
 const WAY_ROWS: &[MetricRow<ServedAs>] = &[
-    plain("kind", Unit::None, "the front end: `nbd`, `iscsi` or `mount`", |way| (&way.kind).into()),
+    plain("kind", Unit::None, "the front end, by the name of its table in a volume", |way| (&way.kind).into()),
     plain(
         "name",
         Unit::None,

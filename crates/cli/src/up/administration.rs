@@ -9,7 +9,7 @@ use super::promises;
 use super::refusal::Refusal;
 use super::served::{ServedDevice, ServedDisk};
 use super::tenants::Tenants;
-use crate::config::{Configuration, Volume as VolumeSection, door};
+use crate::config::{Configuration, Volume as VolumeSection};
 use crate::control::protocol::{
     Change, DaemonStatus, ExecutorStatus, PoolStatus, Request, Response, ServedAs, SessionEntry, VolumeEntry,
 };
@@ -23,7 +23,7 @@ use crate::metrics::volumes::SERVED_VOLUME;
 use plimsoll_core::Allocation;
 use plimsoll_core::account::{AccountError, AccountKind};
 use plimsoll_engine::{EngineError, EngineStatus, RECORDER_EVENTS_DEFAULT};
-use plimsoll_serve::registry::{Entry, Reach, front_ends};
+use plimsoll_serve::registry::{Entry, Reach, front_ends, with_sockets};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -201,8 +201,8 @@ impl Administration {
                 start_bytes: volume.start_bytes,
                 is_read_only: volume.is_read_only,
                 content: volume.backing.to_string(),
-                export: volume.export.as_ref().map(|export| export.name.clone()),
-                target: volume.iscsi.as_ref().map(|target| target.name.clone()),
+                export: volume.door("nbd").map(|export| export.name.clone()),
+                target: volume.door("iscsi").map(|target| target.name.clone()),
                 block_device: disk.and_then(|disk| disk.block_device.clone()),
                 mount_point: file_system.map(|file_system| file_system.target.clone()),
                 served_as: self.served_as(volume),
@@ -216,8 +216,8 @@ impl Administration {
     fn served_as(&self, volume: &VolumeSection) -> Vec<ServedAs> {
         let ways = |entry: &Entry| match &entry.reach {
             Reach::Sockets(_) => {
-                let own = door(volume, entry.section);
-                own.map(|own| self.doors.ways(entry.name, own.name)).unwrap_or_default()
+                let own = volume.door(entry.section);
+                own.map(|own| self.doors.ways(entry.name, &own.name)).unwrap_or_default()
             }
             Reach::Kernel => {
                 let disk = self.disks.iter().find(|disk| disk.volume == volume.name);
@@ -300,8 +300,8 @@ impl Administration {
             Refusal::NotFound(format!("there is no volume {volume:?}; plimsoll volume list shows what there is"))
         })?;
         let own = front_ends().iter().find_map(|entry| {
-            let own = door(section, entry.section)?;
-            Some(DoorName { front_end: entry.name, name: own.name.to_owned() })
+            let own = section.door(entry.section)?;
+            Some(DoorName { front_end: entry.name, name: own.name.clone() })
         });
         let door = own.ok_or_else(|| Refusal::NotFound(no_door(volume)))?;
         let account = format!("{}/{name}", self.configuration.volume_path(section));
@@ -344,9 +344,9 @@ impl Administration {
 
 /// That a volume has no door for a session, and which volumes have one.
 fn no_door(volume: &str) -> String {
-    let ways = front_ends().iter().filter_map(|entry| Some((entry, entry.sockets()?.door)));
-    let missing: Vec<String> = ways.clone().map(|(entry, door)| format!("no {} {door}", entry.title)).collect();
-    let allowed: Vec<&str> = ways.map(|(entry, _)| entry.section).collect();
+    let missing = with_sockets().map(|(entry, sockets)| format!("no {} {}", entry.title, sockets.words.door));
+    let (missing, allowed): (Vec<String>, Vec<&str>) =
+        (missing.collect(), with_sockets().map(|(entry, _)| entry.section).collect());
     let (missing, allowed) = (missing.join(" and "), allowed.join(" or "));
     format!(
         "volume {volume} has {missing} for a session, allowed are volumes with {allowed}; plimsoll run is for processes"

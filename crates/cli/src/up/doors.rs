@@ -19,7 +19,7 @@ use plimsoll_engine::{EngineError, EngineHandle, SessionConfig};
 use plimsoll_linux::PeerLog;
 use plimsoll_serve::connection::{Listener, Serving};
 use plimsoll_serve::doors::{Arrival, DoorPlan, Doors};
-use plimsoll_serve::registry::{Entry, front_ends};
+use plimsoll_serve::registry::{Entry, with_sockets};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,9 +69,10 @@ struct Known {
 
 impl Default for OpenDoors {
     fn default() -> OpenDoors {
-        let front_ends = front_ends().iter().filter_map(|front_end| {
-            let sockets = front_end.sockets()?;
-            Some(FrontDoors { front_end, word: sockets.door, doors: (sockets.doors)() })
+        let front_ends = with_sockets().map(|(front_end, sockets)| FrontDoors {
+            front_end,
+            word: sockets.words.door,
+            doors: (sockets.doors)(),
         });
         OpenDoors { front_ends: front_ends.collect(), known: Mutex::default(), log: PeerLog::new() }
     }

@@ -13,7 +13,7 @@ use plimsoll_engine::backend::VolumeInfo;
 use plimsoll_engine::{BlockTag, BlockTags, EngineHandle, SessionConfig};
 use plimsoll_protocols::nbd::handshake::Negotiated;
 use plimsoll_serve::nbd::client::{Client, ClientError, ClientOptions};
-use plimsoll_serve::nbd::driver::{NbdConnection, export_info};
+use plimsoll_serve::nbd::{NbdConnection, export_info};
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;

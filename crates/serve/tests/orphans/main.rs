@@ -247,7 +247,7 @@ fn session_in(engine: &EngineHandle, target: &Arc<Target>, pool: &str, port: u8)
         status_number: 1,
         parameters: Parameters::default(),
     };
-    let connection = IscsiConnection::new(server.into(), "", target.clone(), nexus, negotiated);
+    let connection = IscsiConnection::new(server.into(), None, target.clone(), nexus, negotiated);
     engine.attach_in("v", pool, plimsoll_testkit::session("iscsi"), Box::new(connection)).unwrap();
     let mut initiator = Initiator { stream, digests: Digests::default(), command_number: 1 };
     assert_eq!(initiator.command(&[0; 6], 0, &[]).0, 2, "the unit attention of a new session");

@@ -62,7 +62,7 @@ pub struct Mount {
 
 impl Mount {
     /// Whether a file system is mounted, as far as the file says.
-    pub(super) fn is_mounted(&self) -> bool {
+    pub(in crate::config) fn is_mounted(&self) -> bool {
         self.file_system.is_some() && self.place.is_understood(FILE_SYSTEM.name)
     }
 }

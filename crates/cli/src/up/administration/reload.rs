@@ -7,10 +7,10 @@
 //! waits until a restart or until the file has its old value again. Nothing here ends the daemon.
 
 use super::Administration;
-use crate::config::{Cache, Configuration, Defaults, Device, Place, Pool, Volume, listens, load};
+use crate::config::{Cache, Configuration, Defaults, Device, Place, Pool, Volume, load};
 use crate::control::protocol::{Change, Limit};
 use plimsoll_core::Allocation;
-use plimsoll_serve::registry::front_ends;
+use plimsoll_serve::registry::with_sockets;
 use plimsoll_settings::keys;
 use std::sync::PoisonError;
 use tracing::{error, info, warn};
@@ -239,8 +239,8 @@ fn sections_that_wait(old: &Configuration, new: &Configuration) -> Vec<String> {
     };
     let whole = |configuration: &Configuration| {
         let Configuration { daemon, executor, .. } = configuration;
-        let addresses = front_ends().iter().filter(|entry| entry.sockets().is_some()).map(|entry| {
-            let addresses: Vec<_> = listens(configuration, entry.section).iter().map(|one| &one.address).collect();
+        let addresses = with_sockets().map(|(entry, _)| {
+            let addresses: Vec<_> = configuration.listens(entry.section).iter().map(|one| &one.address).collect();
             (format!("{}.listen", entry.section), format!("{addresses:?}"))
         });
         let mut daemon = daemon.clone();
@@ -287,8 +287,7 @@ fn bare_pool(pool: &Pool) -> (String, String) {
 
 fn bare_volume(volume: &Volume) -> (String, String) {
     let mut volume = Volume { place: Place::default(), allocation: fixed(&volume.allocation), ..volume.clone() };
-    volume.export.iter_mut().for_each(|export| export.place = Place::default());
-    volume.iscsi.iter_mut().for_each(|target| target.place = Place::default());
+    volume.doors.values_mut().for_each(|door| door.place = Place::default());
     volume.mount.iter_mut().for_each(|mount| mount.place = Place::default());
     (volume.name.clone(), format!("{volume:?}"))
 }

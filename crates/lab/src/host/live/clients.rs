@@ -22,8 +22,7 @@ use plimsoll_engine::{EngineHandle, SessionConfig};
 use plimsoll_protocols::nbd::{Command, CommandFlags, ExportInfo, SharedExports};
 use plimsoll_serve::connection::{ListenerOptions, Serving};
 use plimsoll_serve::nbd::client::{ClientError, ClientOptions};
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection};
+use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection, export_info};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,7 +146,7 @@ fn serve(
     let address = Address::Unix(disk.folder().with_file_name("clients.sock"));
     let listener = Listener::bind(&address, ListenerOptions::default());
     let listener = listener.map_err(|error| failed("listen for clients", error))?;
-    let serving = listener.serve(exports, move |socket, negotiated, _| {
+    let serving = plimsoll_serve::nbd::serve(listener, exports, move |socket, negotiated, _| {
         let (pool, session) = sessions[&negotiated.export.name].clone();
         let front_end = Box::new(NbdConnection::new(socket, negotiated));
         let let_in = engine.attach_in(VOLUME, &pool, session, front_end);

@@ -27,7 +27,7 @@ impl IscsiConnection {
         for (key, value) in pairs {
             match key {
                 "SendTargets" if value.is_empty() || value == self.target.name() => {
-                    describe(&mut reply, self.target.name(), &self.portal);
+                    describe(&mut reply, self.target.name(), self.portal.as_deref());
                 }
                 "SendTargets" => text::push(&mut reply, key, "Reject"),
                 _ => text::push(&mut reply, key, "NotUnderstood"),

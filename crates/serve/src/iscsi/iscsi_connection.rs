@@ -53,7 +53,7 @@ static LOG: PeerLog = PeerLog::new();
 /// One iSCSI connection after its login.
 pub struct IscsiConnection {
     socket: OwnedFd,
-    portal: String,
+    portal: Option<String>,
     target: Arc<Target>,
     nexus: NexusId,
     session: LoggedIn,
@@ -73,10 +73,10 @@ pub struct IscsiConnection {
 }
 
 impl IscsiConnection {
-    /// A connection after its login. `portal` is its own address, as initiators write it.
+    /// A connection after its login. `portal` is its own address, as initiators write it; a Unix socket has none.
     pub fn new(
         socket: OwnedFd,
-        portal: &str,
+        portal: Option<String>,
         target: Arc<Target>,
         nexus: NexusId,
         session: LoggedIn,
@@ -84,7 +84,7 @@ impl IscsiConnection {
         let digests = session.parameters.digests;
         IscsiConnection {
             socket,
-            portal: portal.to_owned(),
+            portal,
             target,
             nexus,
             phase: Phase::Open,

@@ -1,12 +1,17 @@
-//! `[volume.NAME.iscsi]`: a volume as an iSCSI target: its name, and what it asks of initiators.
+//! iSCSI for the registry and for the configuration: `[iscsi]`, where initiators connect, and `[volume.NAME.iscsi]`, a
+//! volume as a target: its name, and what it asks of initiators.
 
-use super::Volume;
+use super::doors::TargetDoors;
+use crate::connection::Address;
+use crate::sockets::{DoorSection, Sockets, Tables, Words};
 use plimsoll_protocols::iscsi::chap::SECRET_BYTES;
 use plimsoll_protocols::iscsi::{Chap, Credentials, names};
-use plimsoll_settings::key::{Absent, Key, KeyTable, SubTable, Text};
-use plimsoll_settings::{Place, Problem, Section, quoted};
-use std::collections::BTreeMap;
+use plimsoll_settings::key::{Absent, Key, KeyTable, SubTable, Text, Texts};
+use plimsoll_settings::{Problem, Section};
+use std::net::Ipv4Addr;
 
+/// The port of the protocol (RFC 7143, 4.2.7.1).
+const PORT: u16 = 3260;
 /// What the name of a target begins with that has none.
 const NAME_PREFIX: &str = "iqn.2026-01.local.plimsoll:";
 /// Longest name of a CHAP user (RFC 7143, 12.1.3). Bytes.
@@ -15,6 +20,15 @@ const NAME_ALLOWED: &str = "an iSCSI name such as \"iqn.2026-01.org.example:disk
 const USER_ALLOWED: &str = "1 to 255 bytes without control characters";
 const SECRET_ALLOWED: &str = "a secret of 12 to 255 bytes";
 
+const LISTEN: Key<Texts> = Key {
+    name: "listen",
+    form: Texts { allowed: "a list such as [\"tcp:127.0.0.1:3260\", \"unix:/run/plimsoll/iscsi.sock\"]" },
+    absent: Absent::Words("`[\"tcp:127.0.0.1:3260\"]` if a volume is a target"),
+    help: "at most 64 of `\"unix:PATH\"`, `\"tcp:ADDRESS:PORT\"` and `\"ADDRESS:PORT\"` (the same as with `tcp:`). \
+           Refused where no volume is a target",
+};
+const OWN_TABLE: KeyTable = KeyTable { path: "iscsi", keys: &[&LISTEN] };
+
 const NAME: Key<Text> = Key {
     name: "name",
     form: Text::new("text", NAME_ALLOWED),
@@ -22,14 +36,14 @@ const NAME: Key<Text> = Key {
     help: "the iSCSI name of the target, each once: `iqn.`, `eui.` or `naa.` and more, lower-case letters, digits, `-`, \
            `.`, `:`",
 };
-pub(in crate::config) const CHAP: Key<SubTable> = Key {
+const CHAP: Key<SubTable> = Key {
     name: "chap",
     form: SubTable { table: &CHAP_TABLE },
     absent: Absent::Words("every initiator is let in"),
     help: "initiators prove that they know a secret",
 };
 
-pub(super) const TABLE: KeyTable = KeyTable { path: "volume.NAME.iscsi", keys: &[&NAME, &CHAP] };
+const VOLUME_TABLE: KeyTable = KeyTable { path: "volume.NAME.iscsi", keys: &[&NAME, &CHAP] };
 
 const USER: Key<Text> = Key {
     name: "user",
@@ -58,19 +72,33 @@ const TARGET_SECRET: Key<Text> = Key {
 const CHAP_TABLE: KeyTable =
     KeyTable { path: "volume.NAME.iscsi.chap", keys: &[&USER, &SECRET, &TARGET_USER, &TARGET_SECRET] };
 
-/// A section `[volume.NAME.iscsi]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IscsiTarget {
-    /// What initiators log in to.
-    pub name: String,
-    /// What it asks of them.
-    pub chap: Option<Chap>,
-    /// Where the section stands.
-    pub place: Place,
-}
+/// iSCSI.
+pub(crate) const SOCKETS: Sockets = Sockets {
+    words: Words { door: "target", a_door: "an iSCSI target", the_name: "the target", served: "served over iSCSI" },
+    tables: Tables {
+        own: Key {
+            name: "iscsi",
+            form: SubTable { table: &OWN_TABLE },
+            absent: Absent::Words("its defaults"),
+            help: "where iSCSI initiators connect",
+        },
+        listen: LISTEN,
+        default_address: |_| Address::Tcp((Ipv4Addr::LOCALHOST, PORT).into()),
+        of_volume: Key {
+            name: "iscsi",
+            form: SubTable { table: &VOLUME_TABLE },
+            absent: Absent::Words("no target"),
+            help: "it is a target; `iscsi = {}` is enough. What is offered: [iscsi.md](iscsi.md)",
+        },
+        name: NAME.name,
+        read,
+    },
+    login: Some(CHAP.name),
+    has_reservations: true,
+    doors: || Box::<TargetDoors>::default(),
+};
 
-/// A volume as a target.
-pub(super) fn read(volume: &str, mut section: Section<'_>, problems: &mut Vec<Problem>) -> IscsiTarget {
+fn read(volume: &str, mut section: Section<'_>, problems: &mut Vec<Problem>) -> DoorSection {
     let name = NAME.read(&mut section, problems, |text| match names::is_strict(text) {
         true => Ok(text.to_owned()),
         false => Err(NAME_ALLOWED.to_owned()),
@@ -80,7 +108,7 @@ pub(super) fn read(volume: &str, mut section: Section<'_>, problems: &mut Vec<Pr
     if chap.is_none() && section.place().has(CHAP.name) {
         section.not_understood(CHAP.name);
     }
-    IscsiTarget { name, chap, place: section.finish(problems) }
+    DoorSection { name, login: chap, place: section.finish(problems) }
 }
 
 fn chap(mut section: Section<'_>, problems: &mut Vec<Problem>) -> Option<Chap> {
@@ -125,35 +153,4 @@ fn credentials(
         problems.push(section.place().problem(secret.name, got, "12 to 255 bytes: a shorter one can be guessed"));
     }
     Some(Credentials { user: name?, secret: value?.to_owned() })
-}
-
-/// A name leads to one target.
-pub(in crate::config) fn check_names_once(volumes: &[Volume], problems: &mut Vec<Problem>) {
-    let mut users: BTreeMap<&str, &str> = BTreeMap::new();
-    for volume in volumes {
-        let Some(target) = volume.iscsi.as_ref().filter(|target| target.place.is_understood(NAME.name)) else {
-            continue;
-        };
-        if let Some(first) = users.get(target.name.as_str()) {
-            let got = format!("the target of volume {first:?}, {}", quoted(&target.name));
-            problems.push(target.place.problem(NAME.name, got, "a name of its own"));
-        } else {
-            users.insert(&target.name, &volume.name);
-        }
-    }
-}
-
-/// What goes together with a target: no other writer, because no other writer would hear of its reservations.
-pub(super) fn check_alone(volume: &Volume, problems: &mut Vec<Problem>) {
-    let Some(target) = volume.iscsi.as_ref().filter(|_| !volume.is_read_only) else { return };
-    if volume.export.is_some() {
-        let got = "an iSCSI target of a volume that is exported over NBD";
-        let allowed = "one of the two, or read_only = true: reservations would not hold for NBD clients";
-        problems.push(target.place.problem("", got, allowed));
-    }
-    if volume.mount.is_some() {
-        let got = "an iSCSI target of a volume that is mounted here";
-        let allowed = "one of the two, or read_only = true: two writers would destroy the file system";
-        problems.push(target.place.problem("", got, allowed));
-    }
 }

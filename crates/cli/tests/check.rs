@@ -122,7 +122,8 @@ fn json_says_paths_that_are_no_text_as_near_as_text_can() {
 
 /// What `up` would refuse when it opens a volume, `check` refuses with a line. What is not there yet is not judged.
 ///
-/// Planted breaks: files are not looked at; two names of one file are two files; any key is one.
+/// Planted breaks: files are not looked at; two names of one file are two files; any key is one; a key is opened as any
+/// file (a FIFO is waited for).
 #[test]
 fn files_that_cannot_be_what_the_configuration_says_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -165,6 +166,11 @@ fn files_that_cannot_be_what_the_configuration_says_are_refused() {
     );
     mode(0o600);
     assert_eq!(message(&encrypted), "");
+    std::fs::remove_file(path("key")).unwrap();
+    assert!(Command::new("mkfifo").arg(path("key")).status().unwrap().success());
+    let fifo = message(&encrypted);
+    let refused = "plimsoll.toml:10: volume.v.encryption.key_file: got \"key\": it is no regular file, allowed ";
+    assert!(fifo.starts_with(refused), "{fifo}");
 }
 
 /// A cache's file is a directory, the configuration itself, or a file on which a loop device lies (as root).

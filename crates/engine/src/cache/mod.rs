@@ -413,7 +413,8 @@ impl FoundCache {
             let content = identity::content_of(volume).map_err(device.system("tell what is before"))?;
             let note = CacheNote::new(&volume.name, &settings.name, &settings.path, opened.superblock());
             let note = CacheNote { content, ..note };
-            notes.put(volume, &note).map_err(device.system("note the existence of"))?;
+            let noted = notes.mend::<CacheNote>(volume).and_then(|()| notes.put(volume, &note));
+            noted.map_err(device.system("note the existence of"))?;
         }
         let machine = Box::new(CacheStore::new(opened, settings.semantics, DEPTH));
         Ok(FoundCache { settings, machine, device, emulation: None, report })

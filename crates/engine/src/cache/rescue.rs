@@ -7,9 +7,10 @@ use super::{CacheError, CacheSettings, evidence, identity_of, refuse_encrypted};
 use crate::backend::{Backing, Volume};
 use crate::occupied;
 use plimsoll_cache::store::{BLOCK_BYTES, Blocks, ReadOnly, Report, Rescued, open, probe};
+use plimsoll_linux::files::open_storage;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
@@ -50,7 +51,7 @@ pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, Cach
         move |source| CacheError::System { cache: cache.clone(), action, path: path.clone(), source }
     };
     let wrong = |source| CacheError::Open { cache: cache.clone(), path: path.clone(), source };
-    let mut file = File::open(path).map_err(system("open"))?;
+    let mut file = open_storage(path, false).map_err(system("open"))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
         Errno::WOULDBLOCK => {
             CacheError::Locked { cache: cache.clone(), path: path.clone(), by: occupied::locked_by(path) }
@@ -79,7 +80,7 @@ pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, Cach
         path: store.clone(),
         source,
     };
-    let slow = OpenOptions::new().write(true).open(store).map_err(to_store)?;
+    let slow = open_storage(store, true).map_err(to_store)?;
     let rescued = opened.rescue(&mut device, |block, data| slow.write_all_at(data, block * BLOCK_BYTES as u64));
     let rescued = rescued.map_err(to_store)?;
     slow.sync_all().map_err(to_store)?;

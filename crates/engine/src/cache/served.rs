@@ -4,6 +4,7 @@ use super::note::CacheNote;
 use crate::notes::Notes;
 use plimsoll_cache::store::BLOCK_BYTES;
 use plimsoll_cache::store::superblock::{Found, Superblock};
+use plimsoll_linux::files::open_storage;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -16,7 +17,7 @@ use std::path::Path;
 /// # Errors
 /// The directory of notes cannot be read.
 pub fn noted_cache_on(notes: &Notes, path: &Path) -> io::Result<Option<CacheNote>> {
-    let Ok(file) = File::open(path) else { return Ok(None) };
+    let Ok(file) = open_storage(path, false) else { return Ok(None) };
     let found: Vec<Superblock> = [0, BLOCK_BYTES as u64].iter().filter_map(|at| superblock(&file, *at)).collect();
     if found.is_empty() {
         return Ok(None);

@@ -239,6 +239,21 @@ impl Notes {
         self.given_up_path(cache).try_exists()
     }
 
+    fn without_path(&self, volume: &VolumeConfig, cache: &[u8; 16]) -> io::Result<Option<PathBuf>> {
+        let Backing::File { path, .. } = &volume.backing else { return Ok(None) };
+        Ok(Some(self.directory.join(format!("without-{}-of-{}", hex(cache), hex(&store_of(path)?)))))
+    }
+
+    /// Notes durably that the store of `volume` is served without the cache of this uuid, which stays as it is.
+    pub(crate) fn serve_without(&self, volume: &VolumeConfig, cache: &[u8; 16]) -> io::Result<()> {
+        self.without_path(volume, cache)?.map_or(Ok(()), |path| self.write(&path, b""))
+    }
+
+    /// Whether that is noted.
+    pub(crate) fn is_served_without(&self, volume: &VolumeConfig, cache: &[u8; 16]) -> io::Result<bool> {
+        self.without_path(volume, cache)?.map_or(Ok(false), |path| path.try_exists())
+    }
+
     /// Makes the directory durably: a note in one that is gone after a power loss would be no note.
     fn make_directory(&self) -> io::Result<()> {
         let mut missing = self.directory.ancestors().take_while(|path| !path.exists()).collect::<Vec<_>>();

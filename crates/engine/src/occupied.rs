@@ -138,7 +138,7 @@ fn lock_if_known(file: &File, extent: ByteExtent, is_shared: bool) -> Result<(),
 /// Tries to lock, and waits a moment for a daemon that was killed. The kernel does what its ring had under way, and
 /// keeps the lock until that is done. So a daemon that has the lock knows that no write of a predecessor comes any
 /// more.
-fn patiently(lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+pub(crate) fn patiently(lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for _ in 0..TRIES {
         match lock() {
             Err(Errno::WOULDBLOCK | Errno::ACCESS) => pause(),

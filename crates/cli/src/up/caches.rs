@@ -4,6 +4,7 @@ use super::cache_advice::{none_is_known, noted, why_not_without, with_advice};
 use super::plan;
 use super::refusal::Refusal;
 use super::served::ServedDevice;
+use super::unserved;
 use crate::config::{Cache, Configuration, Volume, named_scheme, semantics_names, semantics_of};
 use crate::control::protocol::{CacheChange, CacheEntry, Response};
 use crate::outcome::Failure;
@@ -282,7 +283,9 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
         forgotten => forgotten.map_err(failed)?,
     };
     match forgotten {
-        None => Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache"))),
+        None => unserved::forget(configuration, section).unwrap_or_else(|| {
+            Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache")))
+        }),
         Some((note, forgotten)) => {
             let (cache, path) = (&note.cache, note.path.display());
             let notes = configuration.daemon.notes_directory.display();

@@ -22,6 +22,7 @@ mod served;
 mod steer;
 mod stuck_alarm;
 mod tenants;
+mod unserved;
 
 use crate::arguments::AgentArguments;
 use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
@@ -34,7 +35,7 @@ use plimsoll_agent::mounts;
 use plimsoll_core::{Span, shown};
 use plimsoll_engine::GRACE_DEFAULT;
 use plimsoll_schedulers::Target;
-pub(crate) use preflight::caches_as_volumes;
+pub(crate) use preflight::unservable;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,6 @@
 //! Whether this user on this machine can do what the configuration asks, before anything is touched.
 
-use super::plan;
+use super::{plan, unserved};
 use crate::config::{Backing, Configuration, Place, Problem, quoted};
 use plimsoll_engine::cache::noted_cache_on;
 use plimsoll_serve::attach::foreign_mount;
@@ -38,8 +38,13 @@ pub(super) fn refusal(configuration: &Configuration) -> Option<String> {
     })
 }
 
+/// Volumes that are not served, for what lies in their files and caches.
+pub(crate) fn unservable(configuration: &Configuration) -> Vec<Problem> {
+    caches_as_volumes(configuration).into_iter().chain(unserved::volumes(configuration)).collect()
+}
+
 /// Files that the configuration serves as volumes, and that hold the cache of a volume.
-pub(crate) fn caches_as_volumes(configuration: &Configuration) -> Vec<Problem> {
+fn caches_as_volumes(configuration: &Configuration) -> Vec<Problem> {
     let notes = plan::notes(configuration);
     let writable = configuration.volumes.iter().filter(|volume| !volume.is_read_only);
     let refused = writable.filter_map(|volume| {
@@ -56,8 +61,7 @@ pub(crate) fn caches_as_volumes(configuration: &Configuration) -> Vec<Problem> {
 /// The same, as lines; `None` if there are none.
 pub(super) fn wrong_files(configuration: &Configuration) -> Option<String> {
     let file = configuration.file.display();
-    let lines: Vec<String> =
-        caches_as_volumes(configuration).iter().map(|problem| format!("{file}:{problem}")).collect();
+    let lines: Vec<String> = unservable(configuration).iter().map(|problem| format!("{file}:{problem}")).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 

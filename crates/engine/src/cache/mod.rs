@@ -16,6 +16,7 @@ mod note;
 mod pools;
 mod rescue;
 mod served;
+mod unserved;
 
 pub(crate) use device::CacheDevice;
 pub use error::CacheError;
@@ -25,6 +26,7 @@ pub use note::{CacheNote, Leaving};
 pub(crate) use pools::numbered;
 pub use rescue::rescue;
 pub use served::noted_cache_on;
+pub use unserved::{BelongsBy, UnservedCache, forget_unserved, unserved_cache};
 
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::emulation::Emulation;

@@ -143,6 +143,10 @@ fn files_that_cannot_be_what_the_configuration_says_are_refused() {
     std::fs::File::create(path("short.img")).unwrap().set_len(4096).unwrap();
     let short = "plimsoll.toml:8: volume.v.size: got 1 MiB, and \"short.img\" has 4 KiB, allowed at most what the file has, or a longer file\n";
     assert_eq!(message(&of("short.img")), short);
+    std::fs::File::create(path("short.img")).unwrap().set_len((16 << 20) - 4096).unwrap();
+    let short = message(&of("short.img").replace("1MiB", "16MiB"));
+    let alike = "volume.v.size: got 16 MiB (16777216 B), and \"short.img\" has 16 MiB (16773120 B), allowed ";
+    assert!(short.contains(alike), "{short}");
     std::fs::create_dir(path("folder")).unwrap();
     let folder =
         "plimsoll.toml:9: volume.v.file: got \"folder\", a directory, allowed a regular file or a block device\n";

@@ -151,7 +151,10 @@ pub enum VolumeError {
         path: PathBuf,
     },
     /// Smaller than it should be.
-    #[error("volume {volume}: {} has {}, which is less than the volume's {}", path.display(), ByteCount(*.got_bytes), ByteCount(*.expected_bytes))]
+    #[error(
+        "volume {volume}: {} has {}, which is less than the volume's {}", path.display(),
+        ByteCount(*.got_bytes).beside(ByteCount(*.expected_bytes)), ByteCount(*.expected_bytes).beside(ByteCount(*.got_bytes))
+    )]
     TooSmall {
         /// The volume.
         volume: String,

@@ -153,10 +153,10 @@ pub(in crate::config) fn check_files(volumes: &[Volume], configuration: &Path, p
 fn of_volume(volume: &Volume, path: &Path) -> Option<Problem> {
     let metadata = std::fs::metadata(path).ok()?;
     let (kind, shown) = (metadata.file_type(), quoted(&path.to_string_lossy()));
-    let (has_bytes, size_bytes) = (metadata.len(), volume.size_bytes);
-    let is_short = kind.is_file() && volume.place.is_understood(SIZE.name) && has_bytes < size_bytes;
+    let (has, size) = (ByteCount(metadata.len()), ByteCount(volume.size_bytes));
+    let is_short = kind.is_file() && volume.place.is_understood(SIZE.name) && has.0 < size.0;
     is_short.then(|| {
-        let (has, size) = (ByteCount(has_bytes), ByteCount(size_bytes));
+        let (has, size) = (has.beside(size), size.beside(has));
         volume.place.problem(
             SIZE.name,
             format!("{size}, and {shown} has {has}"),

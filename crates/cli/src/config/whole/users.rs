@@ -10,6 +10,9 @@ use plimsoll_serve::nbd::Address;
 
 /// Sections that nothing would come of: what they configure has no user in this file.
 pub(super) fn check_effect(sections: &Sections, problems: &mut Vec<Problem>) {
+    if sections.may_lack_volumes {
+        return;
+    }
     // A volume with keys that were not understood may have been meant as the user.
     let is_any = |key: &str| sections.volumes.iter().any(|volume| volume.place.has(key));
     let mut listens = |listen: &Option<Vec<Listen>>, section: &str, user: &str| {

@@ -126,10 +126,7 @@ impl Notes {
     }
 
     /// The note that holds, and the damaged copies for which it stands.
-    fn whole_and_damaged<N: Note>(
-        &self,
-        volume: &VolumeConfig,
-    ) -> io::Result<(Option<N>, Vec<(NotePlace, io::Error)>)> {
+    fn whole_and_damaged<N: Note>(&self, volume: &VolumeConfig) -> io::Result<(Option<N>, DamagedCopies)> {
         let (mut whole, mut damaged) = (None::<N>, Vec::new());
         for place in self.places::<N>(volume)? {
             match place.read::<N>() {
@@ -298,6 +295,9 @@ impl Notes {
         }
     }
 }
+
+/// Copies of a note that are damaged, each with its damage.
+type DamagedCopies = Vec<(NotePlace, io::Error)>;
 
 /// A place where a note may lie.
 enum NotePlace {

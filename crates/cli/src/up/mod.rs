@@ -18,6 +18,7 @@ mod plan;
 mod preflight;
 mod promises;
 mod refusal;
+mod remarks;
 mod served;
 mod steer;
 mod stuck_alarm;
@@ -35,7 +36,8 @@ use plimsoll_agent::mounts;
 use plimsoll_core::{Span, shown};
 use plimsoll_engine::GRACE_DEFAULT;
 use plimsoll_schedulers::Target;
-pub(crate) use preflight::unservable;
+pub(crate) use preflight::refused;
+pub(crate) use remarks::remarks;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -129,6 +131,7 @@ fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     if let Some(wrong) = preflight::wrong_files(&configuration).or_else(|| preflight::wrong_mounts(&configuration)) {
         return Err(Failure::BadInput(wrong));
     }
+    remarks(&configuration).iter().for_each(|line| warn!("{}", shown(line)));
     preflight::raise_open_files_max();
     let (stop, stopped) = channel();
     let (hurry, reload) = (Hurry::default(), Reload::default());

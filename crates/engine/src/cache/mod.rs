@@ -25,7 +25,7 @@ pub(crate) use identity::{random, store_of, store_of_loop};
 pub use note::{CacheNote, Leaving};
 pub(crate) use pools::numbered;
 pub use rescue::rescue;
-pub use served::noted_cache_on;
+pub use served::{cached_bytes_of, cached_bytes_on, noted_cache_on};
 pub use unserved::{BelongsBy, UnservedCache, forget_unserved, unserved_cache};
 
 use crate::backend::{Backing, Volume, VolumeConfig};

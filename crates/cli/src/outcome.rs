@@ -42,10 +42,20 @@ pub enum Failure {
     },
 }
 
+/// The exit code of [`Failure::BadInput`].
+const BAD_INPUT: u8 = 2;
 /// The exit code of [`Failure::EngineFailed`].
 pub const ENGINE_FAILED: u8 = 4;
 
 impl Failure {
+    /// All of these failures as one, with a line each; `None` if there are none. It is bad input if each of them is.
+    pub fn of_all(failures: Vec<Failure>) -> Option<Failure> {
+        let is_bad_input = failures.iter().all(|failure| failure.code() == BAD_INPUT);
+        let lines: Vec<String> = failures.iter().map(Failure::to_string).collect();
+        let make = if is_bad_input { Failure::BadInput } else { Failure::Failed };
+        (!lines.is_empty()).then(|| make(lines.join("\n")))
+    }
+
     /// The same failure, of a command that was to run another program and did not come so far.
     pub fn of_wrapper(self) -> Failure {
         match self {
@@ -65,7 +75,7 @@ impl Failure {
         match self {
             Failure::Wrapped { code, .. } => *code,
             Failure::Failed(_) => 1,
-            Failure::BadInput(_) | Failure::Configuration(_) => 2,
+            Failure::BadInput(_) | Failure::Configuration(_) => BAD_INPUT,
             Failure::NotRun(_) => 3,
             Failure::EngineFailed(_) => ENGINE_FAILED,
         }

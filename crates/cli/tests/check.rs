@@ -131,7 +131,8 @@ fn json_says_paths_that_are_no_text_as_near_as_text_can() {
 
 /// What `up` would refuse when it opens a volume, `check` refuses with a line. What is not there yet is not judged.
 ///
-/// Planted breaks: files are not looked at; two names of one file are two files; any key is one.
+/// Planted breaks: files are not looked at; two names of one file are two files; any key is one; a key is opened as any
+/// file (a FIFO is waited for).
 #[test]
 fn files_that_cannot_be_what_the_configuration_says_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -151,6 +152,10 @@ fn files_that_cannot_be_what_the_configuration_says_are_refused() {
     std::fs::File::create(path("short.img")).unwrap().set_len(4096).unwrap();
     let short = "plimsoll.toml:8: volume.v.size: got 1 MiB, and \"short.img\" has 4 KiB, allowed at most what the file has, or a longer file\n";
     assert_eq!(message(&of("short.img")), short);
+    std::fs::File::create(path("short.img")).unwrap().set_len((16 << 20) - 4096).unwrap();
+    let short = message(&of("short.img").replace("1MiB", "16MiB"));
+    let alike = "volume.v.size: got 16 MiB (16777216 B), and \"short.img\" has 16 MiB (16773120 B), allowed ";
+    assert!(short.contains(alike), "{short}");
     std::fs::create_dir(path("folder")).unwrap();
     let folder =
         "plimsoll.toml:9: volume.v.file: got \"folder\", a directory, allowed a regular file or a block device\n";
@@ -174,6 +179,11 @@ fn files_that_cannot_be_what_the_configuration_says_are_refused() {
     );
     mode(0o600);
     assert_eq!(message(&encrypted), "");
+    std::fs::remove_file(path("key")).unwrap();
+    assert!(Command::new("mkfifo").arg(path("key")).status().unwrap().success());
+    let fifo = message(&encrypted);
+    let refused = "plimsoll.toml:10: volume.v.encryption.key_file: got \"key\": it is no regular file, allowed ";
+    assert!(fifo.starts_with(refused), "{fifo}");
 }
 
 /// A cache's file is a directory, the configuration itself, or a file on which a loop device lies (as root).

@@ -88,6 +88,18 @@ impl fmt::Display for ByteCount {
     }
 }
 
+impl ByteCount {
+    /// The size as it is shown where `other` stands in the same line: with its bytes, if the two look alike and are
+    /// not: `16 MiB (16781312 B)`.
+    pub fn beside(self, other: ByteCount) -> String {
+        let shown = self.to_string();
+        match self != other && shown == other.to_string() {
+            true => format!("{shown} ({} B)", self.0),
+            false => shown,
+        }
+    }
+}
+
 /// How much of a device per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
@@ -216,6 +228,19 @@ mod tests {
     /// The text as which `value` is serialised.
     fn written(value: impl Serialize) -> String {
         toml::Value::try_from(value).unwrap().as_str().unwrap().to_owned()
+    }
+
+    /// Planted break: sizes are shown as they are anywhere.
+    #[test]
+    fn sizes_that_look_alike_and_are_not_are_told_with_their_bytes() {
+        let sizes = |one: u64, other: u64| {
+            let (one, other) = (ByteCount(one), ByteCount(other));
+            (one.beside(other), other.beside(one))
+        };
+        let both = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+        assert_eq!(sizes(16 << 20, 8 << 20), both("16 MiB", "8 MiB"));
+        assert_eq!(sizes(16 << 20, 16 << 20), both("16 MiB", "16 MiB"));
+        assert_eq!(sizes(16 << 20, (16 << 20) + 4096), both("16 MiB (16777216 B)", "16 MiB (16781312 B)"));
     }
 
     #[test]

@@ -116,7 +116,10 @@ pub enum EngineError {
         other: String,
     },
     /// A volume would end beyond the device.
-    #[error("volume {volume} would end at {}, the device has {}", ByteCount(*.end_bytes), ByteCount(*.capacity_bytes))]
+    #[error(
+        "volume {volume} would end at {}, the device has {}", ByteCount(*.end_bytes).beside(ByteCount(*.capacity_bytes)),
+        ByteCount(*.capacity_bytes).beside(ByteCount(*.end_bytes))
+    )]
     BeyondDevice {
         /// The volume.
         volume: String,

@@ -8,10 +8,10 @@
 //! Where the two differ, the attribute holds: it goes with the store, and a directory may have been out of use
 //! meanwhile. A block device has no place for one.
 //!
-//! **A damaged copy.** A copy may be damaged: truncated, no JSON, unreadable. Another copy that is whole stands for it
+//! **A damaged copy.** A copy may be damaged: truncated, no JSON, unreadable, no regular file. Another copy that is whole stands for it
 //! if it names the same cache and is not older, as far as the damaged one can be read ([`Remains`](format::Remains)).
-//! Then the log names the damaged place, and the copy is written there again. A damaged copy of which nothing can be
-//! read counts as one that is not there. Where no whole copy is left, nothing is known: that is an error
+//! When the cache is used, the log names the damaged place, and the copy is written there again; a refusal writes
+//! nothing. A damaged copy of which nothing can be read counts as one that is not there. Where no whole copy is left, nothing is known: that is an error
 //! ([`DamagedNote`]), and never the absence of a note.
 //!
 //! **A loop device has the bytes of a file.** So such a note of a loop device lies beside its file, with the offset in
@@ -30,6 +30,7 @@ use crate::occupied::beneath::file_beneath;
 use attributes::{Attribute, attributes, put_on_store, read_attribute, remove_from_store};
 use format::{decode, hex, unreadable};
 use plimsoll_linux::durable::{remove_file, replace_file};
+use plimsoll_linux::files::read_regular;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -95,15 +96,37 @@ impl Notes {
             name.starts_with(beginning.as_bytes()) && name.ends_with(b".json") && path.is_file()
         };
         let paths = entries.flatten().map(|entry| entry.path()).filter(is_note);
-        Ok(paths.filter_map(|path| decode(&path.display().to_string(), &std::fs::read(&path).ok()?).ok()).collect())
+        Ok(paths.filter_map(|path| decode(&path.display().to_string(), &read_regular(&path).ok()?).ok()).collect())
     }
 
-    /// What is noted of a volume. A damaged copy for which another one stands is written again.
+    /// What is noted of a volume. Nothing is written: a damaged copy for which another one stands is passed over.
     ///
     /// # Errors
     /// The system's; no copy is whole, or none stands for a damaged one ([`DamagedNote`]); or a newer program wrote a
     /// copy.
     pub fn get<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
+        Ok(self.whole_and_damaged(volume)?.0)
+    }
+
+    /// Writes a damaged copy of a note again, for which another one stands. A cache that is not refused has its note
+    /// mended; a refusal changes nothing.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get). A copy that cannot be written again is told in the log.
+    pub(crate) fn mend<N: Note>(&self, volume: &VolumeConfig) -> io::Result<()> {
+        let (Some(note), damaged) = self.whole_and_damaged::<N>(volume)? else { return Ok(()) };
+        for (place, damage) in damaged {
+            let volume = &volume.name;
+            tracing::warn!(volume, "{damage}: another copy of the note is whole, holds, and is written there again");
+            if let Err(error) = self.put_at(&place, &note, volume) {
+                tracing::warn!(volume, %error, "the note cannot be written again to {place}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The note that holds, and the damaged copies for which it stands.
+    fn whole_and_damaged<N: Note>(&self, volume: &VolumeConfig) -> io::Result<(Option<N>, DamagedCopies)> {
         let (mut whole, mut damaged) = (None::<N>, Vec::new());
         for place in self.places::<N>(volume)? {
             match place.read::<N>() {
@@ -116,21 +139,10 @@ impl Notes {
             let note = whole.as_ref();
             note.is_some_and(|note| DamagedNote::behind(error).is_some_and(|damage| note.stands_for(&damage.remains)))
         };
-        if let Some(at) = damaged.iter().position(|(_, error)| !stands_for(error)) {
-            return Err(damaged.swap_remove(at).1);
+        match damaged.iter().position(|(_, error)| !stands_for(error)) {
+            Some(at) => Err(damaged.swap_remove(at).1),
+            None => Ok((whole, damaged)),
         }
-        for (place, damage) in damaged {
-            let name = &volume.name;
-            tracing::warn!(
-                volume = name,
-                "{damage}: another copy of the note is whole, holds, and is written there again"
-            );
-            let written = whole.as_ref().map_or(Ok(()), |note| self.put_at(&place, note, name));
-            if let Err(error) = written {
-                tracing::warn!(volume = name, %error, "the note cannot be written again to {place}");
-            }
-        }
-        Ok(whole)
     }
 
     /// What is noted beside the store of another file, of which this one is a copy, or which was moved here from
@@ -246,6 +258,21 @@ impl Notes {
         self.given_up_path(cache).try_exists()
     }
 
+    fn without_path(&self, volume: &VolumeConfig, cache: &[u8; 16]) -> io::Result<Option<PathBuf>> {
+        let Backing::File { path, .. } = &volume.backing else { return Ok(None) };
+        Ok(Some(self.directory.join(format!("without-{}-of-{}", hex(cache), hex(&store_of(path)?)))))
+    }
+
+    /// Notes durably that the store of `volume` is served without the cache of this uuid, which stays as it is.
+    pub(crate) fn serve_without(&self, volume: &VolumeConfig, cache: &[u8; 16]) -> io::Result<()> {
+        self.without_path(volume, cache)?.map_or(Ok(()), |path| self.write(&path, b""))
+    }
+
+    /// Whether that is noted.
+    pub(crate) fn is_served_without(&self, volume: &VolumeConfig, cache: &[u8; 16]) -> io::Result<bool> {
+        self.without_path(volume, cache)?.map_or(Ok(false), |path| path.try_exists())
+    }
+
     /// Makes the directory durably: a note in one that is gone after a power loss would be no note.
     fn make_directory(&self) -> io::Result<()> {
         let mut missing = self.directory.ancestors().take_while(|path| !path.exists()).collect::<Vec<_>>();
@@ -291,6 +318,9 @@ impl Notes {
     }
 }
 
+/// Copies of a note that are damaged, each with its damage.
+type DamagedCopies = Vec<(NotePlace, io::Error)>;
+
 /// A place where a note may lie.
 enum NotePlace {
     /// Beside the store.
@@ -326,7 +356,7 @@ impl fmt::Display for NotePlace {
 /// The note in a file of a directory of notes.
 fn read_note<N: Note>(path: &Path) -> io::Result<Option<N>> {
     let place = path.display().to_string();
-    let text = match std::fs::read(path) {
+    let text = match read_regular(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(|error| unreadable::<N>(&place, error))?,
     };

@@ -17,11 +17,12 @@ mod range_lock;
 
 use beneath::{ByteExtent, Layer};
 use loops::loop_on;
+use plimsoll_linux::files::open_storage;
 use plimsoll_linux::{MOUNT_TABLE, MountTable};
 use range_lock::lock_range;
 use rustix::fs::{FlockOperation, OFlags, flock, major, minor};
 use rustix::io::Errno;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -113,8 +114,7 @@ pub(crate) fn lock(path: &Path, file: &File, is_shared: bool) -> Result<Locks, E
 /// A file that is not there any more, or that this user may not open, cannot be locked.
 fn lock_layer(layer: &Layer, is_shared: bool) -> Result<Option<File>, Errno> {
     let is_shared = is_shared || !layer.is_exact;
-    let opened = OpenOptions::new().read(true).write(!is_shared).open(&layer.path);
-    let file = match opened {
+    let file = match open_storage(&layer.path, !is_shared) {
         Ok(file) => file,
         Err(error) => {
             let (path, above) = (layer.path.display(), &layer.above);
@@ -138,7 +138,7 @@ fn lock_if_known(file: &File, extent: ByteExtent, is_shared: bool) -> Result<(),
 /// Tries to lock, and waits a moment for a daemon that was killed. The kernel does what its ring had under way, and
 /// keeps the lock until that is done. So a daemon that has the lock knows that no write of a predecessor comes any
 /// more.
-fn patiently(lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+pub(crate) fn patiently(lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for _ in 0..TRIES {
         match lock() {
             Err(Errno::WOULDBLOCK | Errno::ACCESS) => pause(),

@@ -4,8 +4,11 @@
 //! without a deed, which its successor can find out, and never a deed without a note. So the note is on the disk when
 //! [`replace_file`] returns.
 
-use std::fs::File;
+use crate::files::regular;
+use rustix::fs::OFlags;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Replaces the file at `path` by one with `bytes` in it, or makes it. After a crash or power loss the old content is
@@ -16,7 +19,11 @@ use std::path::Path;
 /// The system's: no space, no permission, a directory that is not there. The old file is untouched then.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = File::create(&new)?;
+    // A FIFO there would be waited for.
+    let mut draft = OpenOptions::new();
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let mut file = draft.write(true).create(true).truncate(true).custom_flags(flags).open(&new)?;
+    regular(&file.metadata()?)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&new, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&new);

@@ -60,6 +60,10 @@ const OVERLOAD_DUE_MAX: u32 = (RESERVE_HEADROOM / (RESERVE_HEADROOM - 1.0)) as u
 /// more.
 const BATCH_RUNS_MAX: u64 = 16;
 
+/// What a trim counts against a limit in bytes per second: it moves no data, and if it were free, an account could send
+/// any number of trims. Linux counts a sector for `io.max` (blk-throttle), the paper knows no trims.
+const TRIM_BYTES: u64 = 4096;
+
 /// A run under way: requests that continue it belong to what was already paid.
 struct Run {
     session: AccountId,
@@ -233,7 +237,7 @@ impl Zygaria {
         let stream = self.run.as_ref().filter(|run| run.is_followed_by(&request));
         let batch_runs_left = stream.map_or(BATCH_RUNS_MAX, |run| run.batch_runs_left).saturating_sub(runs);
         self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left, batch_runs_left });
-        self.charge(now, session, runs, bytes, is_due);
+        self.charge(now, session, runs, limited_bytes(&request), is_due);
         if let Below::Requests(queue) = &mut self.nodes[session.index()].below {
             self.queues.refill(queue);
         }
@@ -333,6 +337,14 @@ impl Run {
 
     fn is_continued_by(&self, request: &BlockRequest) -> bool {
         self.is_followed_by(request) && (1..=self.bytes_left).contains(&u64::from(request.length))
+    }
+}
+
+/// Bytes of a request that count against a limit.
+fn limited_bytes(request: &BlockRequest) -> u64 {
+    match request.operation {
+        Operation::Trim => TRIM_BYTES,
+        _ => u64::from(request.length),
     }
 }
 

@@ -6,7 +6,7 @@
 use super::group::{Group, Limit};
 use plimsoll_linux::boot_id;
 use plimsoll_linux::durable::{remove_file, replace_file};
-use std::fs;
+use plimsoll_linux::files::read_regular;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -24,9 +24,9 @@ impl Note {
     /// The note in `path` of limits on `device`; what a predecessor left in it comes first, put back. Answers with what
     /// was.
     pub(super) fn open(path: PathBuf, device: &str) -> io::Result<(Note, Vec<String>)> {
-        let text = match fs::read_to_string(&path) {
+        let text = match read_regular(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            text => text?,
+            bytes => String::from_utf8(bytes?).map_err(io::Error::other)?,
         };
         let mut note = Note { path, device: device.to_owned(), entries: read(&text, device, &this_boot()) };
         let mut said = Vec::new();
@@ -114,6 +114,7 @@ fn read(text: &str, device: &str, boot_id: &str) -> Vec<(Group, Limit)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     /// Promise: tenants-steer.
     #[test]

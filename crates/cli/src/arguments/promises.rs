@@ -119,6 +119,9 @@ pub struct RunArguments {
     /// What the session is called, in 1 to 64 letters, digits, "-", "_" and "." [default: the command's name]
     #[arg(long)]
     pub name: Option<String>,
+    /// Say on stderr which volume or disk was joined, and as which session
+    #[arg(long, short)]
+    pub verbose: bool,
     /// What it is promised.
     #[command(flatten)]
     pub change: ChangeArguments,

@@ -2,15 +2,12 @@
 
 use super::{allocation_cells, print, print_json, text};
 use crate::arguments::CheckArguments;
-use crate::config::{
-    Backing, Cache, Configuration, ConfigurationError, Defaults, Device, Problem, Volume, load, quoted,
-};
+use crate::config::{Cache, Configuration, ConfigurationError, Defaults, Device, Volume, load};
 use crate::outcome::Outcome;
 use crate::table::Table;
-use crate::up::caches_as_volumes;
+use crate::up::{refused, remarks};
 use plimsoll_core::{ByteCount, Rate, Span};
 use plimsoll_engine::cache::{CacheSettings, DirtyMax, semantics_name};
-use plimsoll_engine::kernel_user_of;
 use plimsoll_serve::attach::FileSystemPlan;
 use plimsoll_serve::registry::{front_ends as registered, with_sockets};
 use serde_json::{Value, json};
@@ -18,7 +15,7 @@ use std::collections::BTreeMap;
 
 pub(super) fn run(arguments: &CheckArguments) -> Outcome {
     let loaded = load(&arguments.file, &Defaults::of_this_user());
-    let checked = loaded.and_then(|configuration| match in_use(&configuration) {
+    let checked = loaded.and_then(|configuration| match refused(&configuration) {
         problems if problems.is_empty() => Ok(configuration),
         problems => Err(ConfigurationError { file: configuration.file, problems }),
     });
@@ -32,24 +29,6 @@ pub(super) fn run(arguments: &CheckArguments) -> Outcome {
             Err(error.into())
         }
     }
-}
-
-/// Files and block devices that the kernel uses, as the start of a daemon would find them. One that a daemon serves is
-/// no problem: the daemon may be that of this configuration.
-fn in_use(configuration: &Configuration) -> Vec<Problem> {
-    let writable = configuration.volumes.iter().filter(|volume| !volume.is_read_only);
-    let of_volumes = writable.filter_map(|volume| match &volume.backing {
-        Backing::File { path, .. } => Some((&volume.place, path)),
-        _ => None,
-    });
-    let of_caches = configuration.caches.iter().map(|cache| (&cache.place, &cache.settings.path));
-    let problems = of_volumes.chain(of_caches).filter_map(|(place, path)| {
-        let got = format!("{}, in use: {}", quoted(&path.to_string_lossy()), kernel_user_of(path)?);
-        Some(place.problem("file", got, "a file or block device that nothing else uses"))
-    });
-    let mut problems: Vec<Problem> = problems.chain(caches_as_volumes(configuration)).collect();
-    problems.sort_by_key(|problem| problem.line);
-    problems
 }
 
 fn as_tables(configuration: &Configuration) -> String {
@@ -105,7 +84,8 @@ fn as_tables(configuration: &Configuration) -> String {
     let listen = listen.collect::<String>();
     let control = configuration.daemon.control_socket.display();
     let executor = configuration.service_threads().map_or(String::new(), |section| format!("executor: {section}\n"));
-    format!("{devices}\n{pools}\n{caches}{volumes}\n{executor}{listen}control on unix:{control}\n")
+    let remarks: String = remarks(configuration).iter().map(|line| format!("{line}\n")).collect();
+    format!("{devices}\n{pools}\n{caches}{volumes}\n{executor}{listen}control on unix:{control}\n{remarks}")
 }
 
 /// Where the bytes of a volume are, and how they are read.
@@ -251,6 +231,7 @@ fn as_json(configuration: &Configuration) -> Value {
         "devices": devices.collect::<Vec<_>>(),
         "pools": pools.collect::<Vec<_>>(),
         "caches": caches.collect::<Vec<_>>(),
+        "remarks": remarks(configuration),
         "volumes": volumes.collect::<Vec<_>>(),
     })
 }

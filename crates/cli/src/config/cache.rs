@@ -176,6 +176,7 @@ pub(super) fn read(
     if let Some((size, allowed)) = size.and_then(|size| Some((size, sizes_instead_of(size.0)?))) {
         problems.push(place.problem(SIZE.name, size, allowed));
     }
+    check_dirty(&place, size, dirty_max, semantics, problems);
     let policy = policies().iter().find(|entry| entry.name == policy)?;
     let scheme_default = CLASSES.default_value();
     let classes = classes.or_else(|| Some((scheme_default.to_owned(), named_scheme(scheme_default, directory).ok()?)));
@@ -209,6 +210,29 @@ pub(super) fn read(
         ..usual
     };
     Some(Cache { name, settings, classes, bounds, place })
+}
+
+/// Bounds of what is dirty that nothing comes of.
+fn check_dirty(
+    place: &Place,
+    size: Option<ByteCount>,
+    dirty_max: Option<DirtyMax>,
+    semantics: &str,
+    problems: &mut Vec<Problem>,
+) {
+    if semantics_of(semantics) == Some(Semantics::WriteThrough) {
+        for key in [DIRTY_MAX.name, DIRTY_AGE.name, IDLE_WRITE_BACK.name].into_iter().filter(|key| place.has(key)) {
+            let got = "a bound of what is dirty, and semantics = \"write-through\", with which nothing is";
+            problems.push(place.problem(key, got, "only with other semantics"));
+        }
+    }
+    if let (Some(size), Some(DirtyMax::Bytes(most))) = (size, dirty_max)
+        && most > size.0
+    {
+        let most = ByteCount(most);
+        let allowed = format!("at most the size of the cache, {}", size.beside(most));
+        problems.push(place.problem(DIRTY_MAX.name, most.beside(size), allowed));
+    }
 }
 
 /// The scheme that `text` names: one that is built in, or a file, with a relative path that starts from `directory`.

@@ -6,7 +6,7 @@ use super::{Cache, DaemonSection, Defaults, Device, ExecutorSection, Listens, Vo
 use super::{cache, daemon, device, executor, front_ends, pool, volume};
 use plimsoll_serve::registry::{OWN_TABLES, WITH_SOCKETS};
 use plimsoll_settings::key::{Absent, Described, Key, KeyTable, NamedTables, SubTable, joined};
-use plimsoll_settings::{LineIndex, Problem, Section};
+use plimsoll_settings::{LineIndex, Problem, Section, suggest};
 use std::collections::BTreeSet;
 use std::path::Path;
 use toml::de::DeTable;
@@ -71,6 +71,8 @@ pub(super) struct Sections {
     pub(super) pool_names: Option<BTreeSet<String>>,
     /// The names of caches; `None` if they are not all known.
     pub(super) cache_names: Option<BTreeSet<String>>,
+    /// Whether there are volumes under a mistyped name.
+    pub(super) may_lack_volumes: bool,
 }
 
 /// Reads everything. `directory` is what relative paths start from.
@@ -89,6 +91,7 @@ pub(super) fn read(
         (executor::read(section, problems), line)
     });
     let (executor, executor_line) = executor.map_or_else(Default::default, |(executor, line)| (executor, Some(line)));
+    let names_of = |key: &str, names| if is_mistyped(table, key) { None } else { names };
     let (devices, device_names) = named(&DEVICE, &mut file, problems);
     let observes = devices.iter().any(|(_, section)| device::is_observed(section.place()));
     let devices = devices.into_iter().map(|(name, section)| device::read(name, section, directory, problems)).collect();
@@ -101,7 +104,8 @@ pub(super) fn read(
     let (volumes, _) = named(&VOLUME, &mut file, problems);
     let volumes = volumes.into_iter().map(|(name, section)| volume::read(name, section, directory, problems)).collect();
     let place = file.finish(problems);
-    if !place.has(VOLUME.name) && !observes {
+    let may_lack_volumes = is_mistyped(table, VOLUME.name);
+    if !place.has(VOLUME.name) && !observes && !may_lack_volumes {
         problems.push(place.problem(VOLUME.name, "nothing", "at least one table [volume.NAME]"));
     }
     Sections {
@@ -113,10 +117,18 @@ pub(super) fn read(
         pools,
         caches,
         volumes,
-        device_names,
-        pool_names,
-        cache_names,
+        device_names: names_of(DEVICE.name, device_names),
+        pool_names: names_of(POOL.name, pool_names),
+        cache_names: names_of(CACHE.name, cache_names),
+        may_lack_volumes,
     }
+}
+
+/// Whether the file has a table that only a typing error keeps from being `key`: what is missing there may be in it.
+fn is_mistyped(table: &DeTable<'_>, key: &str) -> bool {
+    let known = || FILE.keys.iter().map(|key| key.name());
+    let mut unknown = table.keys().map(|name| name.get_ref().as_ref()).filter(|name| known().all(|key| key != *name));
+    unknown.any(|name: &str| suggest::closest(name, known()) == Some(key))
 }
 
 /// The tables in `key` and their names. No names if something is wrong with the list itself: then a reference cannot be

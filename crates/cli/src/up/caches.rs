@@ -4,6 +4,7 @@ use super::cache_advice::{none_is_known, noted, why_not_without, with_advice};
 use super::plan;
 use super::refusal::Refusal;
 use super::served::ServedDevice;
+use super::unserved;
 use crate::config::{Cache, Configuration, Volume, named_scheme, semantics_names, semantics_of};
 use crate::control::protocol::{CacheChange, CacheEntry, Response};
 use crate::outcome::Failure;
@@ -33,7 +34,7 @@ pub(super) fn find(
     for (section, volume) in configuration.volumes.iter().zip(volumes) {
         let Some(cache) = section.cache.as_deref().and_then(|name| configuration.cache(name)) else {
             found.push(None);
-            problems.extend(why_not_without(configuration, section, volume));
+            problems.extend(why_not_without(configuration, section, volume).map(Failure::Failed));
             continue;
         };
         match FoundCache::find(cache.settings.clone(), volume) {
@@ -44,16 +45,24 @@ pub(super) fn find(
                 let is_none = matches!(error, CacheError::Open { source: OpenError::NoCache, .. });
                 let note = noted(configuration, volume, is_none);
                 let advice = match (&error, note) {
+                    (CacheError::InUse { path, by, .. }, _) => {
+                        let (got, allowed) = plan::in_use_words(path, by);
+                        problems.push(Failure::BadInput(format!("{file}:{line}: {key}: got {got}, allowed {allowed}")));
+                        continue;
+                    }
                     (CacheError::Open { source: OpenError::NoCache, .. }, Ok(None)) => {
                         none_is_known(configuration, section, cache, &error)
                     }
                     _ => with_advice(configuration, cache, volume.config(), &error),
                 };
-                problems.push(format!("{file}:{line}: {key}: {advice}"));
+                problems.push(Failure::Failed(format!("{file}:{line}: {key}: {advice}")));
             }
         }
     }
-    if problems.is_empty() { Ok(found) } else { Err(Failure::Failed(problems.join("\n"))) }
+    match Failure::of_all(problems) {
+        None => Ok(found),
+        Some(failure) => Err(failure),
+    }
 }
 
 /// What was found, in a line.
@@ -288,7 +297,9 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
         forgotten => forgotten.map_err(failed)?,
     };
     match forgotten {
-        None => Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache"))),
+        None => unserved::forget(configuration, section).unwrap_or_else(|| {
+            Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache")))
+        }),
         Some((note, forgotten)) => {
             let (cache, path) = (&note.cache, note.path.display());
             let notes = configuration.daemon.notes_directory.display();
@@ -325,7 +336,7 @@ pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String
     let cache = section.cache.as_deref().and_then(|cache| configuration.cache(cache)).ok_or_else(|| {
         Failure::BadInput(format!("{place}: got one without a cache, allowed one with cache = \"NAME\""))
     })?;
-    let opened = plan::open(configuration, section).map_err(Failure::Failed)?;
+    let opened = plan::open(configuration, section)?;
     let rescued = plimsoll_engine::cache::rescue(&cache.settings, &opened);
     let rescued = rescued.map_err(|error| {
         Failure::Failed(format!("{place}: {}", with_advice(configuration, cache, opened.config(), &error)))
@@ -352,7 +363,7 @@ pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String
 pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) -> Result<String, Failure> {
     let (cache, volume) = cache_and_volume(configuration, name)?;
     // No cache is made for a missing volume, nor for a volume that a daemon serves.
-    let opened = plan::open(configuration, volume).map_err(Failure::Failed)?;
+    let opened = plan::open(configuration, volume)?;
     let made = plimsoll_engine::cache::make(&cache.settings, opened.config(), volume.size_bytes, replaces);
     let units = made.map_err(|error| failed(configuration, cache, &error.to_string()))?;
     let bytes = ByteCount(u64::from(units) << 12);
@@ -363,7 +374,7 @@ pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) ->
 /// slow file was moved, if `is_moved`.
 pub(crate) fn adopt(configuration: &Configuration, name: &str, is_moved: bool) -> Result<String, Failure> {
     let (cache, section) = cache_and_volume(configuration, name)?;
-    let opened = plan::open(configuration, section).map_err(Failure::Failed)?;
+    let opened = plan::open(configuration, section)?;
     let adopted = plimsoll_engine::cache::adopt(&cache.settings, &opened, is_moved);
     let advised = |error| failed(configuration, cache, &with_advice(configuration, cache, opened.config(), &error));
     let report = adopted.map_err(advised)?;

@@ -162,7 +162,10 @@ impl Daemon {
                 Err(problem) => problems.push(problem),
             }
         }
-        if problems.is_empty() { Ok(volumes) } else { Err(failed(problems.join("\n"))) }
+        match Failure::of_all(problems) {
+            None => Ok(volumes),
+            Some(failure) => Err(failure),
+        }
     }
 
     fn start_engines(&mut self, volumes: Vec<Volume>, caches: Vec<Option<FoundCache>>) -> Result<(), Failure> {

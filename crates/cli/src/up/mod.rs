@@ -18,10 +18,12 @@ mod plan;
 mod preflight;
 mod promises;
 mod refusal;
+mod remarks;
 mod served;
 mod steer;
 mod stuck_alarm;
 mod tenants;
+mod unserved;
 
 use crate::arguments::AgentArguments;
 use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
@@ -34,7 +36,8 @@ use plimsoll_agent::mounts;
 use plimsoll_core::{Span, shown};
 use plimsoll_engine::GRACE_DEFAULT;
 use plimsoll_schedulers::Target;
-pub(crate) use preflight::caches_as_volumes;
+pub(crate) use preflight::refused;
+pub(crate) use remarks::remarks;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -127,6 +130,7 @@ fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     if let Some(wrong) = preflight::wrong_files(&configuration).or_else(|| preflight::wrong_mounts(&configuration)) {
         return Err(Failure::BadInput(wrong));
     }
+    remarks(&configuration).iter().for_each(|line| warn!("{}", shown(line)));
     preflight::raise_open_files_max();
     let (stop, stopped) = channel();
     let (hurry, reload) = (Hurry::default(), Reload::default());

@@ -189,3 +189,63 @@ fn a_volume_that_was_made_longer_is_answered_with_the_way_that_loses_nothing() {
     client.write(31 << 20, &[7; BLOCK_BYTES], true).unwrap();
     daemon.stop();
 }
+
+/// Commands on a volume without a cache: each ends as one with bad input does.
+///
+/// Planted break: a flush of it is a failure (exit code 1).
+#[test]
+fn a_volume_without_a_cache_is_bad_input_for_each_command() {
+    let site = site("");
+    let path = site.path("plimsoll.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, file.replace("cache = \"fast\"\n", "")).unwrap();
+    let daemon = site.up();
+    for arguments in [
+        &["flush", "db"][..],
+        &["policy", "db", "--policy", "lru"],
+        &["detach", "db"],
+        &["detach", "db", "--lost"],
+        &["resize", "db", "2MiB"],
+    ] {
+        let answer = told(&site.ask(&[&["cache"], arguments].concat()));
+        assert_eq!(answer, (Some(2), "volume db has no cache".to_owned()), "{arguments:?}");
+    }
+    daemon.stop();
+}
+
+/// `size` and `dirty_max` of a cache that is there are changed in the file. Outcome: `check`, the log of the start and
+/// that of a SIGHUP say that nothing comes of it, and which command gives the cache another size; after that, nothing is
+/// said.
+///
+/// Planted breaks: nothing is compared; SIGHUP says that the size waits for a restart, and no more.
+#[test]
+fn a_size_that_has_no_effect_is_told() {
+    let site = site("");
+    let path = site.path("plimsoll.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    let daemon = site.up();
+    std::fs::write(&path, file.replace("\"4MiB\"", "\"8MiB\"\ndirty_max = \"6MiB\"")).unwrap();
+    daemon.signal(rustix::process::Signal::HUP);
+    let log = daemon.stop();
+    let waits = "cache.fast.size (of a cache that is made then; plimsoll cache resize changes one that is there)";
+    assert!(log.contains(waits), "{log}");
+    let lines = [
+        "plimsoll.toml:9: cache.fast.size: 8 MiB has no effect on the cache that is there: it holds 3.91 MiB, not 7.89 MiB (to give it \
+         another size: plimsoll cache resize db \"8388608 B\")",
+        "plimsoll.toml:10: cache.fast.dirty_max: 6 MiB has no effect on the cache that is there: it holds 3.91 MiB",
+    ];
+    let check = || {
+        let output = site.command(&["check", "plimsoll.toml"]).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let said = check();
+    assert!(lines.iter().all(|line| said.contains(line)), "{said}");
+    let daemon = site.up();
+    done(&site, &["cache", "resize", "db", "8388608 B"]);
+    let log = daemon.stop();
+    assert!(lines.iter().all(|line| log.contains(&format!("WARN {line}"))), "{log}");
+    assert!(!check().contains("has no effect"), "{}", check());
+    let log = site.up().stop();
+    assert!(!log.contains("has no effect"), "{log}");
+}

@@ -340,6 +340,31 @@ fn run_ends_as_other_wrappers_do() {
     assert_eq!(code(&site, &["true"]), Some(125), "no agent answers");
 }
 
+/// A command runs with `--verbose`, then where no daemon is. Outcome: stderr names what was joined, and what is waited
+/// for; stdout is the command's alone.
+///
+/// Planted breaks: nothing is said of what was joined; the wait is silent.
+#[test]
+fn run_says_what_it_has_joined_and_what_it_waits_for() {
+    let site = Site::new("");
+    let waited = site.command(&["run", "--socket", "none.sock", "--", "true"]).output().unwrap();
+    let said = text(&waited.stderr);
+    assert!(
+        said.starts_with("plimsoll run: waiting up to 5 s for a daemon at none.sock\nno daemon answers at "),
+        "{said}"
+    );
+    assert_eq!((waited.status.code(), text(&waited.stdout)), (Some(125), String::new()));
+    let Some(site) = agent_site() else { return };
+    let _disk = Disk::new(&site, "ext4");
+    let daemon = start(&site);
+    let output = run(&site, &["--verbose"], &["echo", "hi"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.starts_with("plimsoll run: joined ") && said.contains(" as ") && said.contains("echo"), "{said}");
+    assert_eq!((said.lines().count(), text(&output.stdout)), (1, "hi\n".to_owned()));
+    assert_eq!(text(&run(&site, &[], &["echo", "hi"]).output().unwrap().stderr), "");
+    daemon.stop();
+}
+
 /// Broken on purpose and seen red: what the filter cannot is said of the program; arguments have to be texts.
 /// Promise: tenants-refused.
 #[test]

@@ -12,7 +12,7 @@ pub use compressed::COMPRESSION_LEVELS;
 #[doc(hidden)]
 pub use compressed::CompressedMemory;
 pub(crate) use compressed::{Compressing, Damaged, NotCompressed, PAGE_BYTES};
-pub use encrypted::{Encryption, KEY_BYTES, KeyError, SECTOR_BYTES, SectorCipher, check_key};
+pub use encrypted::{Encryption, KEY_BYTES, KEY_OPENED, KeyError, SECTOR_BYTES, SectorCipher, check_key};
 pub(crate) use file::{FileBackend, FileStep, Progress};
 pub(crate) use memory::MemoryBackend;
 
@@ -151,7 +151,10 @@ pub enum VolumeError {
         path: PathBuf,
     },
     /// Smaller than it should be.
-    #[error("volume {volume}: {} has {}, which is less than the volume's {}", path.display(), ByteCount(*.got_bytes), ByteCount(*.expected_bytes))]
+    #[error(
+        "volume {volume}: {} has {}, which is less than the volume's {}", path.display(),
+        ByteCount(*.got_bytes).beside(ByteCount(*.expected_bytes)), ByteCount(*.expected_bytes).beside(ByteCount(*.got_bytes))
+    )]
     TooSmall {
         /// The volume.
         volume: String,

@@ -46,6 +46,10 @@ impl CacheDevice {
         let system = |action: &'static str| {
             move |source| CacheError::System { cache: name.to_owned(), action, path: path.to_owned(), source }
         };
+        // What is not there is made, or told where it is opened.
+        if let Ok(metadata) = std::fs::metadata(path) {
+            plimsoll_linux::files::storage(&metadata).map_err(system("use"))?;
+        }
         let in_use = |by| CacheError::InUse { cache: name.to_owned(), path: path.to_owned(), by };
         if occupied::is_read_only_device(path) {
             return Err(CacheError::ReadOnlyDevice { cache: name.to_owned(), path: path.to_owned() });

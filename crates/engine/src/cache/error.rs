@@ -91,8 +91,8 @@ pub enum CacheError {
     },
     /// There is less than it should have.
     #[error(
-        "cache {cache}: {} has {}, which is less than the cache's {}", path.display(), ByteCount(*.has_bytes),
-        ByteCount(*.wanted_bytes)
+        "cache {cache}: {} has {}, which is less than the cache's {}", path.display(),
+        ByteCount(*.has_bytes).beside(ByteCount(*.wanted_bytes)), ByteCount(*.wanted_bytes).beside(ByteCount(*.has_bytes))
     )]
     TooLarge {
         /// The cache.

@@ -303,6 +303,7 @@ pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheN
     let Some(note) = notes.get::<CacheNote>(volume)? else {
         // The cache is the original's, and stays.
         let note = Notes::remove_of_its_original::<CacheNote>(volume)?;
+        note.as_ref().map_or(Ok(()), |note| notes.serve_without(volume, &note.uuid))?;
         return Ok(note.map(|note| (note, Forgotten::OfOriginal)));
     };
     if let Some(why) = note.why_not_of(&volume.name) {

@@ -16,6 +16,7 @@ mod note;
 mod pools;
 mod rescue;
 mod served;
+mod unserved;
 
 pub(crate) use device::CacheDevice;
 pub use error::CacheError;
@@ -24,7 +25,8 @@ pub(crate) use identity::{random, store_of, store_of_loop};
 pub use note::{CacheNote, Leaving};
 pub(crate) use pools::numbered;
 pub use rescue::rescue;
-pub use served::noted_cache_on;
+pub use served::{cached_bytes_of, cached_bytes_on, noted_cache_on};
+pub use unserved::{BelongsBy, UnservedCache, forget_unserved, unserved_cache};
 
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::emulation::Emulation;
@@ -413,7 +415,8 @@ impl FoundCache {
             let content = identity::content_of(volume).map_err(device.system("tell what is before"))?;
             let note = CacheNote::new(&volume.name, &settings.name, &settings.path, opened.superblock());
             let note = CacheNote { content, ..note };
-            notes.put(volume, &note).map_err(device.system("note the existence of"))?;
+            let noted = notes.mend::<CacheNote>(volume).and_then(|()| notes.put(volume, &note));
+            noted.map_err(device.system("note the existence of"))?;
         }
         let machine = Box::new(CacheStore::new(opened, settings.semantics, DEPTH));
         Ok(FoundCache { settings, machine, device, emulation: None, report })

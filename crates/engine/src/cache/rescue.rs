@@ -7,16 +7,30 @@ use super::{CacheError, CacheSettings, evidence, identity_of, refuse_encrypted};
 use crate::backend::{Backing, Volume};
 use crate::occupied;
 use plimsoll_cache::store::{BLOCK_BYTES, Blocks, ReadOnly, Report, Rescued, open, probe};
+use plimsoll_linux::files::open_storage;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
 /// A device that is opened for reading only.
-struct FastDevice {
+pub(super) struct FastDevice {
     file: File,
     blocks: u64,
+}
+
+impl FastDevice {
+    /// The device that is open.
+    pub(super) fn of(mut file: File) -> io::Result<FastDevice> {
+        let bytes = file.seek(SeekFrom::End(0))?;
+        Ok(FastDevice { file, blocks: bytes / BLOCK_BYTES as u64 })
+    }
+
+    /// Locks it beside other readers, as long as it is open.
+    pub(super) fn lock_shared(&self) -> Result<(), Errno> {
+        occupied::patiently(|| flock(&self.file, FlockOperation::NonBlockingLockShared))
+    }
 }
 
 impl Blocks for FastDevice {
@@ -50,15 +64,14 @@ pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, Cach
         move |source| CacheError::System { cache: cache.clone(), action, path: path.clone(), source }
     };
     let wrong = |source| CacheError::Open { cache: cache.clone(), path: path.clone(), source };
-    let mut file = File::open(path).map_err(system("open"))?;
+    let file = open_storage(path, false).map_err(system("open"))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
         Errno::WOULDBLOCK => {
             CacheError::Locked { cache: cache.clone(), path: path.clone(), by: occupied::locked_by(path) }
         }
         errno => system("lock")(errno.into()),
     })?;
-    let bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;
-    let mut device = FastDevice { file, blocks: bytes / BLOCK_BYTES as u64 };
+    let mut device = FastDevice::of(file).map_err(system("measure"))?;
     let superblock = probe(&mut device).map_err(wrong)?;
     let config = volume.config();
     // What is older than the slow device is not copied over it.
@@ -79,7 +92,7 @@ pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, Cach
         path: store.clone(),
         source,
     };
-    let slow = OpenOptions::new().write(true).open(store).map_err(to_store)?;
+    let slow = open_storage(store, true).map_err(to_store)?;
     let rescued = opened.rescue(&mut device, |block, data| slow.write_all_at(data, block * BLOCK_BYTES as u64));
     let rescued = rescued.map_err(to_store)?;
     slow.sync_all().map_err(to_store)?;

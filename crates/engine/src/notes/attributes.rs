@@ -4,9 +4,9 @@ use super::format::{Note, OnStore, decode_on_store, hex, unreadable};
 use crate::backend::{Backing, VolumeConfig};
 use crate::cache::store_of;
 use crate::occupied::beneath::file_beneath;
+use plimsoll_linux::files::open_regular;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -82,7 +82,7 @@ pub(super) fn put_on_store<N: Note>(attribute: &Attribute, note: &N, volume: &st
     let Attribute { file, name, .. } = attribute;
     let bytes = serde_json::to_vec(&OnStore { store: hex(&store_of(file)?), note })?;
     match rustix::fs::setxattr(file, name, &bytes, XattrFlags::empty()) {
-        Ok(()) => File::open(file)?.sync_all(),
+        Ok(()) => open_regular(file)?.sync_all(),
         Err(Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::RANGE) => {
             tracing::info!(volume, "its file has no place for a note: it stands in the notes directory only");
             // What stands there may say something else, and would hold.
@@ -94,7 +94,7 @@ pub(super) fn put_on_store<N: Note>(attribute: &Attribute, note: &N, volume: &st
 
 pub(super) fn remove_from_store(attribute: &Attribute) -> io::Result<()> {
     match rustix::fs::removexattr(&attribute.file, &attribute.name) {
-        Ok(()) => File::open(&attribute.file)?.sync_all(),
+        Ok(()) => open_regular(&attribute.file)?.sync_all(),
         Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

@@ -17,6 +17,7 @@ use super::error::AttachError;
 use plimsoll_linux::boot::BOOT_ID;
 use plimsoll_linux::boot_id;
 use plimsoll_linux::durable::replace_file;
+use plimsoll_linux::files::{open_regular, read_regular};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -168,7 +169,7 @@ impl StateDirectory {
 fn lock(directory: &Path) -> Result<File, AttachError> {
     let path = directory.join("lock");
     // No link: it is written to.
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let open = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
     let mut file = File::from(open.map_err(io::Error::from).map_err(AttachError::file("open", &path))?);
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -186,7 +187,7 @@ fn lock(directory: &Path) -> Result<File, AttachError> {
 
 /// Whether a daemon has this state directory, as far as this user may know.
 pub(super) fn is_held(directory: &Path) -> bool {
-    let lock = File::open(directory.join("lock"));
+    let lock = open_regular(&directory.join("lock"));
     lock.is_ok_and(|lock| rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
 }
 
@@ -196,7 +197,7 @@ fn read_line(path: &str) -> Result<String, AttachError> {
 }
 
 fn read_state(path: &Path) -> Result<Option<State>, AttachError> {
-    let text = match std::fs::read(path) {
+    let text = match read_regular(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(AttachError::file("read", path)(error)),

@@ -4,7 +4,7 @@
 use super::{SIZE, Volume};
 use crate::config::paths::{path, refused_file};
 use plimsoll_core::ByteCount;
-use plimsoll_engine::backend::{COMPRESSION_LEVELS, check_key};
+use plimsoll_engine::backend::{COMPRESSION_LEVELS, KEY_OPENED, KeyError, check_key};
 use plimsoll_settings::key::{Absent, Boolean, Key, KeyTable, SubTable, Text};
 use plimsoll_settings::{Problem, Section, quoted};
 use std::fmt;
@@ -153,10 +153,10 @@ pub(in crate::config) fn check_files(volumes: &[Volume], configuration: &Path, p
 fn of_volume(volume: &Volume, path: &Path) -> Option<Problem> {
     let metadata = std::fs::metadata(path).ok()?;
     let (kind, shown) = (metadata.file_type(), quoted(&path.to_string_lossy()));
-    let (has_bytes, size_bytes) = (metadata.len(), volume.size_bytes);
-    let is_short = kind.is_file() && volume.place.is_understood(SIZE.name) && has_bytes < size_bytes;
+    let (has, size) = (ByteCount(metadata.len()), ByteCount(volume.size_bytes));
+    let is_short = kind.is_file() && volume.place.is_understood(SIZE.name) && has.0 < size.0;
     is_short.then(|| {
-        let (has, size) = (ByteCount(has_bytes), ByteCount(size_bytes));
+        let (has, size) = (has.beside(size), size.beside(has));
         volume.place.problem(
             SIZE.name,
             format!("{size}, and {shown} has {has}"),
@@ -167,10 +167,10 @@ fn of_volume(volume: &Volume, path: &Path) -> Option<Problem> {
 
 /// A key that this user may not read is read at the start, by the daemon's user.
 fn of_key(volume: &Volume, key: &Path) -> Option<Problem> {
-    if std::fs::File::open(key).is_err() {
-        return None;
-    }
-    let error = check_key(key).err()?.to_string();
+    let error = match check_key(key).err()? {
+        KeyError::System { action: KEY_OPENED, .. } => return None,
+        error => error.to_string(),
+    };
     let (is, allowed) =
         error.split_once(", allowed ").unwrap_or((&error, "a file of the daemon's user with 64 random bytes"));
     let (place, got) = (&volume.place, format!("{}: {is}", quoted(&key.to_string_lossy())));

@@ -32,8 +32,10 @@ pub(super) fn check(mut sections: Sections, file: &Path, problems: &mut Vec<Prob
     paths::check(&sections, problems);
     backing::check_files(&sections.volumes, file, problems);
     cache::check_files(&sections.caches, file, problems);
-    front_ends::check_effect(&sections.listens, &sections.volumes, problems);
-    executor::check(&sections, problems);
+    if !sections.may_lack_volumes {
+        front_ends::check_effect(&sections.listens, &sections.volumes, problems);
+        executor::check(&sections, problems);
+    }
     device::check_observed_once(&sections.devices, problems);
     observed::check_volumes(&sections, problems);
     placement::place(&sections.devices, &mut sections.volumes, problems);

@@ -125,6 +125,9 @@ fn difference(
         names
     };
     let (changed_names, mut waiting_names) = (named(&changed), named(&waiting));
+    for name in waiting_names.iter_mut().filter(|name| name.starts_with("cache.") && name.ends_with(".size")) {
+        name.push_str(" (of a cache that is made then; plimsoll cache resize changes one that is there)");
+    }
     let is_named = |section: &str| waiting.iter().any(|key| keys::dotted(key).starts_with(section));
     let files = sections_that_wait(running, &new).into_iter().filter(|section| !is_named(section));
     // For a cache's classes and a device's profile, the file has the name only.

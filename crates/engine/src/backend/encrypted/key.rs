@@ -24,6 +24,9 @@ const FINGERPRINT_OF: &[u8] = b"plimsoll: the key of a volume";
 /// Permissions that only others than the owner need.
 const OF_OTHERS: u32 = 0o077;
 
+/// What was tried of a key that this user may not open, or that is not there.
+pub const KEY_OPENED: &str = "open it";
+
 /// Why a key is not used.
 #[derive(Debug, Error)]
 pub enum KeyError {
@@ -80,7 +83,7 @@ impl Key {
         let system = |action| move |source| KeyError::System { action, source };
         // Opening a pipe waits for a writer otherwise.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| system("open it")(errno.into()))?;
+        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| system(KEY_OPENED)(errno.into()))?;
         let mut file = File::from(file);
         let metadata = file.metadata().map_err(system("look at it"))?;
         if FileType::from_raw_mode(metadata.mode()) != FileType::RegularFile {

@@ -12,7 +12,7 @@
 mod key;
 mod xts;
 
-pub use key::{KEY_BYTES, KeyError, check as check_key};
+pub use key::{KEY_BYTES, KEY_OPENED, KeyError, check as check_key};
 pub use xts::{SECTOR_BYTES, SectorCipher};
 
 use super::{VolumeConfig, VolumeError};

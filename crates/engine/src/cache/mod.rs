@@ -2,7 +2,7 @@
 //!
 //! All of this is done on control threads, before an engine has the cache: [`FoundCache`] is what it is handed
 //! ([`EngineHandle::attach_cache`](crate::EngineHandle::attach_cache)). What it then does with it stands in
-//! `cached`, what the cache itself does in `plimsoll_cache::store`.
+//! `volume_cache`, what the cache itself does in `plimsoll_cache::store`.
 //!
 //! **A cache is made by an explicit act and never by a start.** A device on which there is none, or the cache of
 //! another store, may be one that was lost with data that only it had. Then the volume is not served, rather than what
@@ -39,6 +39,7 @@ use plimsoll_cache::store::{
 use plimsoll_cache::{CacheConfig, PolicyEntry};
 use plimsoll_core::class::Scheme;
 use plimsoll_core::{ByteCount, Span};
+use plimsoll_devices::DeviceModel;
 use std::io;
 use std::path::PathBuf;
 
@@ -331,6 +332,13 @@ fn make_anew(
 }
 
 impl FoundCache {
+    /// The same on a device that takes the time of `model`; what it is on must be a file in memory, since the engine's
+    /// thread waits for it. Replies that are later than `lateness_bound` are counted as late
+    /// ([`CacheStatus::emulation`](crate::CacheStatus::emulation)).
+    pub fn emulated(self, model: Box<dyn DeviceModel + Send>, lateness_bound: Span) -> FoundCache {
+        FoundCache { emulation: Some(Emulation::new(model, lateness_bound)), ..self }
+    }
+
     /// Finds the cache of `volume`, and makes it if the volume is in memory. A daemon may have been killed while it
     /// gave the cache another size: then the cache is made with that size.
     ///

@@ -1,7 +1,7 @@
 //! Copying to the slow device what only a cache has, where the cache's device can be read and not written.
 //!
 //! Such a cache cannot be opened to work, since that begins with a write. Nothing of it is changed here: see
-//! `plimsoll_cache::store::rescue`, and why it may be done again whatever stopped it.
+//! `plimsoll_cache::store::Opened::rescue`, and why it may be done again whatever stopped it.
 
 use super::{CacheError, CacheSettings, evidence, identity_of, refuse_encrypted};
 use crate::backend::{Backing, Volume};
@@ -14,12 +14,12 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
 /// A device that is opened for reading only.
-struct FastDevice {
+struct ReadOnlyDevice {
     file: File,
     blocks: u64,
 }
 
-impl Blocks for FastDevice {
+impl Blocks for ReadOnlyDevice {
     fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -58,7 +58,7 @@ pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, Cach
         errno => system("lock")(errno.into()),
     })?;
     let bytes = file.seek(SeekFrom::End(0)).map_err(system("measure"))?;
-    let mut device = FastDevice { file, blocks: bytes / BLOCK_BYTES as u64 };
+    let mut device = ReadOnlyDevice { file, blocks: bytes / BLOCK_BYTES as u64 };
     let superblock = probe(&mut device).map_err(wrong)?;
     let config = volume.config();
     // What is older than the slow device is not copied over it.

@@ -42,6 +42,7 @@
 //! | [`cache`] | making a cache on its fast device, and finding it there |
 //! | [`read_ahead`] | sequential streams and their next blocks, without I/O |
 //! | [`notes`] | notes about volumes, in files that outlive the daemon |
+//! | `store_identity` | what a volume's file or device is known by |
 //! | [`content`], `occupied` | what a device holds; which other programs use it |
 //! | [`measure`] | how fast a device is |
 //! | [`loop_control`] | the loop driver |
@@ -77,6 +78,7 @@ mod scratch;
 mod seat;
 mod slab;
 pub mod status;
+mod store_identity;
 mod submission;
 mod tap;
 mod turn;

@@ -15,10 +15,10 @@
 //! | what the slow device holds | in the note, if only a path names the device | that disks have changed names |
 //! | the count of starts | in the cache's superblock | that a copy is older than the note |
 
-use super::identity::{content_of, identity_of};
 use super::{CacheDevice, CacheError, CacheNote, CacheSettings, give_up, noted, refuse_encrypted};
 use crate::backend::{Volume, VolumeConfig};
 use crate::notes::{DamagedNote, Notes};
+use crate::store_identity::{content_of, identity_of};
 use plimsoll_cache::store::{Blocks, Identity, OpenError, Report, Superblock, move_to_store, open, probe};
 use std::io;
 

@@ -11,7 +11,6 @@
 mod device;
 mod error;
 mod evidence;
-mod identity;
 mod note;
 mod pools;
 mod rescue;
@@ -20,7 +19,6 @@ mod served;
 pub(crate) use device::CacheDevice;
 pub use error::CacheError;
 pub use evidence::{Forgotten, adopt, forget, forget_damaged_note};
-pub(crate) use identity::{random, store_of, store_of_loop};
 pub use note::{CacheNote, Leaving};
 pub(crate) use pools::numbered;
 pub use rescue::rescue;
@@ -29,7 +27,7 @@ pub use served::noted_cache_on;
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::emulation::Emulation;
 use crate::notes::{DamagedNote, Notes};
-use identity::identity_of;
+use crate::store_identity::{self, identity_of};
 use plimsoll_cache::config::{WATERMARK_HIGH_PARTS, WATERMARK_LOW_PARTS};
 use plimsoll_cache::store::layout::SUPERBLOCKS;
 use plimsoll_cache::store::{
@@ -177,7 +175,7 @@ impl CacheSettings {
     /// Draws a seed, if none is given.
     fn draw_seed(&mut self) -> io::Result<()> {
         if self.seed.is_none() {
-            self.seed = Some(u128::from_le_bytes(identity::random()?) as u64);
+            self.seed = Some(u128::from_le_bytes(store_identity::random()?) as u64);
         }
         Ok(())
     }
@@ -292,7 +290,7 @@ fn make_on(
     let too_small = || CacheError::TooSmall { cache: name.clone(), path: path.clone(), bytes };
     let layout = Layout::of_device(bytes / BLOCK_BYTES as u64).ok_or_else(too_small)?;
     let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
-    let uuid = identity::random().map_err(device.system("draw a name for"))?;
+    let uuid = store_identity::random().map_err(device.system("draw a name for"))?;
     if let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) {
         // The caches that this gives up, on this device or on one that is away.
         let there = probe(device).ok().map(|superblock| superblock.uuid);
@@ -418,7 +416,7 @@ impl FoundCache {
         }
         opened.count_start(&mut device).map_err(|source| wrong(source.into()))?;
         if let Some(notes) = &settings.notes {
-            let content = identity::content_of(volume).map_err(device.system("tell what is before"))?;
+            let content = store_identity::content_of(volume).map_err(device.system("tell what is before"))?;
             let note = CacheNote::new(&volume.name, &settings.name, &settings.path, opened.superblock());
             let note = CacheNote { content, ..note };
             notes.put(volume, &note).map_err(device.system("note the existence of"))?;
@@ -450,7 +448,7 @@ fn unfinished_resize(
 /// Says where nothing but its path tells a slow device from others.
 fn warn_of_path(volume: &VolumeConfig) -> io::Result<()> {
     if let Backing::File { path, .. } = &volume.backing
-        && identity::is_known_by_path_only(path)?
+        && store_identity::is_known_by_path_only(path)?
     {
         let (volume, path) = (&volume.name, path.display());
         tracing::warn!(volume, %path, "the slow device has no serial number and no UUID: its cache knows it by this path only");
@@ -465,7 +463,7 @@ fn warn_of_path(volume: &VolumeConfig) -> io::Result<()> {
 /// The device's.
 pub(crate) fn give_up(device: &mut dyn Blocks, superblock: &Superblock) -> io::Result<()> {
     let identity = plimsoll_cache::store::Identity { store: superblock.store, store_blocks: superblock.store_blocks };
-    let uuid = identity::random()?;
+    let uuid = store_identity::random()?;
     plimsoll_cache::store::give_up(device, identity, uuid, superblock.layout).map_err(io::Error::other)?;
     Ok(())
 }

@@ -3,9 +3,10 @@
 //! Such a cache cannot be opened to work, since that begins with a write. Nothing of it is changed here: see
 //! `plimsoll_cache::store::Opened::rescue`, and why it may be done again whatever stopped it.
 
-use super::{CacheError, CacheSettings, evidence, identity_of, refuse_encrypted};
+use super::{CacheError, CacheSettings, evidence, refuse_encrypted};
 use crate::backend::{Backing, Volume};
 use crate::occupied;
+use crate::store_identity::identity_of;
 use plimsoll_cache::store::{BLOCK_BYTES, Blocks, ReadOnly, Report, Rescued, open, probe};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;

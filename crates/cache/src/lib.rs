@@ -7,11 +7,11 @@
 //! data: the simulator, the replay of traces and a live volume do that.
 //!
 //! ```text
-//!             taken in                       leaves the order            written back, or was clean
-//!   empty ---------------> in order (policy) ----------------> cleaning ---------------------------> free, still readable
-//!     ^                        ^                                  |  read or written again             |  |
-//!     |                        +----------------------------------+------------------------------------+  | another block
-//!     +---- trimmed                                                  read or written again                +-------------->
+//!             taken in                     leaves the order         written back, or was clean
+//!   empty --------------> in order (policy) ---------------> cleaning -----------------> free, still readable
+//!     ^                       ^                                 |                         |  |
+//!     |                       +---------------------------------+-------------------------+  +--> another block
+//!     +---- trimmed                 read or written again
 //! ```
 //!
 //! A unit takes 16 bytes, a twelfth of a cache line in the index (a tenth where no device is behind it), and what the
@@ -27,7 +27,8 @@
 //! | [`lru`], [`s3_fifo`], [`selective`], [`credit`] | a policy each |
 //! | [`aged_lists`] | what three of them share: lists in order of use, with the age of what is at their ends |
 //! | [`ghosts`] | blocks that left a short while ago |
-//! | [`duel`], [`miss_costs`], [`stays`] | which way `credit` goes, as two small caches tell; what a miss costs; which classes are used |
+//! | [`duel`] | which way `credit` goes, as two small caches tell |
+//! | [`miss_costs`], [`stays`] | what a miss costs; which classes are used |
 //! | [`store`] | the other half: what is kept on the fast device, in which order, and how it is found again |
 //! | [`index`] | from a block to its unit |
 //! | `cache/audit` | whether everything that is noted twice is noted the same: for tests |

@@ -22,8 +22,9 @@ const KNOWN_PARTS: u32 = 4;
 /// Blocks taken in after which what was counted counts half, in sizes of the cache.
 const SIZES_REMEMBERED: u32 = 2;
 
+/// Blocks of a class that were taken in, used and held.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct ClassTurnover {
     taken: u32,
     used: u32,
     /// In the cache when last looked at.
@@ -33,14 +34,14 @@ struct Counts {
 /// What became of the blocks of each class.
 #[derive(Clone, Debug)]
 pub struct Stays {
-    classes: [Counts; CLASSES],
+    classes: [ClassTurnover; CLASSES],
     units: u32,
 }
 
 impl Stays {
     /// For a cache of `units`.
     pub fn new(units: u32) -> Stays {
-        Stays { classes: [Counts::default(); CLASSES], units }
+        Stays { classes: [ClassTurnover::default(); CLASSES], units }
     }
 
     /// A block of `class` was used where it was (`is_hit`), or taken in; the class has `held` units now.
@@ -59,7 +60,7 @@ impl Stays {
 
     /// Whether blocks of `class` leave without having been used.
     pub fn are_in_vain(&self, class: Class) -> bool {
-        let Counts { taken, used, held } = self.classes[usize::from(class.number())];
+        let ClassTurnover { taken, used, held } = self.classes[usize::from(class.number())];
         let left = taken.saturating_sub(held);
         left >= (self.units / KNOWN_PARTS).max(1) && u64::from(used) * u64::from(LEFT_FOR_A_USE) < u64::from(left)
     }

@@ -103,7 +103,7 @@ pub enum State {
 const STATES: [State; 4] = [State::InOrder, State::Cleaning, State::Wanted, State::Free];
 
 #[derive(Clone, Copy, Debug)]
-struct Record {
+struct UnitDescriptor {
     word: u64,
     older: Link,
     newer: Link,
@@ -137,7 +137,7 @@ impl Link {
     }
 }
 
-impl Record {
+impl UnitDescriptor {
     #[inline]
     fn mark(&self) -> u16 {
         self.older.half() << MARK_BITS | self.newer.half()
@@ -153,33 +153,35 @@ impl Record {
 /// All units of a cache.
 #[derive(Clone, Debug)]
 pub struct Units {
-    records: Vec<Record>,
+    descriptors: Vec<UnitDescriptor>,
 }
 
 impl Units {
     /// So many units; none holds a block.
     pub fn new(count: u32) -> Units {
-        Units { records: table(Record { word: 0, older: Link::NOBODY, newer: Link::NOBODY }, count as usize) }
+        Units {
+            descriptors: table(UnitDescriptor { word: 0, older: Link::NOBODY, newer: Link::NOBODY }, count as usize),
+        }
     }
 
     /// How many there are.
     pub fn count(&self) -> u32 {
-        self.records.len() as u32
+        self.descriptors.len() as u32
     }
 
     /// Bytes that they take.
     pub fn bytes(&self) -> usize {
-        self.records.capacity() * size_of::<Record>()
+        self.descriptors.capacity() * size_of::<UnitDescriptor>()
     }
 
     #[inline]
     fn word(&self, unit: UnitId) -> u64 {
-        self.records[unit.0 as usize].word
+        self.descriptors[unit.0 as usize].word
     }
 
     #[inline]
     fn put(&mut self, unit: UnitId, field: &Field, value: u64) {
-        let word = &mut self.records[unit.0 as usize].word;
+        let word = &mut self.descriptors[unit.0 as usize].word;
         *word = field.set(*word, value);
     }
 
@@ -188,12 +190,12 @@ impl Units {
     pub fn fill(&mut self, unit: UnitId, block: u64, class: Class, pool: Pool) {
         debug_assert!(block < BLOCKS_MAX);
         let word = CLASS.set(BLOCK.set(0, block), u64::from(class.number()));
-        self.records[unit.0 as usize].word = POOL.set(word, u64::from(pool.0));
+        self.descriptors[unit.0 as usize].word = POOL.set(word, u64::from(pool.0));
     }
 
     /// `to` holds what `from` does, and everything but its mark and its place in a list is as of `from`.
     pub fn copy(&mut self, from: UnitId, to: UnitId) {
-        self.records[to.0 as usize].word = self.word(from);
+        self.descriptors[to.0 as usize].word = self.word(from);
     }
 
     /// The block that it holds.
@@ -274,26 +276,26 @@ impl Units {
     /// The ten bits beside everything else.
     #[inline]
     pub fn mark(&self, unit: UnitId) -> u16 {
-        self.records[unit.0 as usize].mark()
+        self.descriptors[unit.0 as usize].mark()
     }
 
     /// See [`Units::mark`].
     pub fn set_mark(&mut self, unit: UnitId, mark: u16) {
-        self.records[unit.0 as usize].set_mark(mark);
+        self.descriptors[unit.0 as usize].set_mark(mark);
     }
 
     /// Starts loading what is known of `unit`.
     #[inline]
     pub fn prefetch(&self, unit: UnitId) {
-        prefetch(&self.records[unit.0 as usize]);
+        prefetch(&self.descriptors[unit.0 as usize]);
     }
 
     /// Starts loading what is known of those beside `unit` in its list.
     #[inline]
     pub fn prefetch_neighbours(&self, unit: UnitId) {
-        let Record { older, newer, .. } = self.records[unit.0 as usize];
+        let UnitDescriptor { older, newer, .. } = self.descriptors[unit.0 as usize];
         for neighbour in [older.unit(), newer.unit()] {
-            self.records.get(neighbour as usize).inspect(|record| prefetch(*record));
+            self.descriptors.get(neighbour as usize).inspect(|descriptor| prefetch(*descriptor));
         }
     }
 
@@ -340,7 +342,7 @@ mod tests {
         }
         units.set_class(unit, Class::UNCLASSIFIED);
         assert_eq!(rest(&units), (BLOCKS_MAX - 1, Class::UNCLASSIFIED, Pool(511)));
-        assert_eq!(size_of::<Record>(), 16);
+        assert_eq!(size_of::<UnitDescriptor>(), 16);
     }
 
     /// Outcome: a unit does not become another state's by being dirty or clean.

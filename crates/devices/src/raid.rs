@@ -88,7 +88,7 @@ impl Raid1e {
                 worst_case_runs_per_second: parameters.worst_case_runs_per_second,
                 sequential_bytes_per_second: parameters.sequential_bytes_per_second,
                 sequential_write_bytes_per_second: parameters.sequential_bytes_per_second,
-                write_settle: Span::from_micros(parameters.disk.write_settle_us),
+                write_settle: Span::from_micros(parameters.disk.seek.write_settle_us),
                 is_rotational: true,
                 outstanding_max: parameters.outstanding_max,
             },

@@ -38,7 +38,7 @@ const PART_OF_MEMORY: u64 = 4;
 /// The memory for buffers: how much there is, and how much is taken. Clones are the same memory, of the same volume.
 #[derive(Clone, Debug)]
 pub struct BufferMemory {
-    shared: Arc<Shared>,
+    budget: Arc<MemoryBudget>,
     /// Bytes that the volume has.
     own_bytes: Arc<AtomicU64>,
     /// The same for the connections themselves.
@@ -55,8 +55,9 @@ impl Drop for ConnectionMemory {
     }
 }
 
+/// The memory of all volumes together.
 #[derive(Debug)]
-struct Shared {
+struct MemoryBudget {
     bytes_max: u64,
     taken_bytes: AtomicU64,
 }
@@ -70,24 +71,24 @@ impl BufferMemory {
     }
 
     fn of(bytes_max: u64, connections: Option<Box<BufferMemory>>) -> BufferMemory {
-        let shared = Shared { bytes_max, taken_bytes: AtomicU64::new(0) };
-        BufferMemory { shared: Arc::new(shared), own_bytes: Arc::default(), connections }
+        let budget = MemoryBudget { bytes_max, taken_bytes: AtomicU64::new(0) };
+        BufferMemory { budget: Arc::new(budget), own_bytes: Arc::default(), connections }
     }
 
     /// How many there are.
     pub fn bytes_max(&self) -> u64 {
-        self.shared.bytes_max
+        self.budget.bytes_max
     }
 
     /// Bytes that are taken.
     pub fn taken_bytes(&self) -> u64 {
-        self.shared.taken_bytes.load(Relaxed)
+        self.budget.taken_bytes.load(Relaxed)
     }
 
     /// The same memory, for another volume.
     pub(super) fn of_another(&self) -> BufferMemory {
         let connections = self.connections.as_ref().map(|connections| Box::new(connections.of_another()));
-        BufferMemory { shared: self.shared.clone(), own_bytes: Arc::default(), connections }
+        BufferMemory { budget: self.budget.clone(), own_bytes: Arc::default(), connections }
     }
 
     /// The memory of another connection of the volume, if it may have one.
@@ -100,10 +101,10 @@ impl BufferMemory {
     pub(super) fn take(&self, bytes: u64) -> bool {
         let own = self.own_bytes.load(Relaxed) + bytes;
         let may_have = |taken: u64| {
-            let free = self.shared.bytes_max.checked_sub(taken + bytes)?;
+            let free = self.budget.bytes_max.checked_sub(taken + bytes)?;
             (own <= free + bytes).then_some(taken + bytes)
         };
-        let has_taken = self.shared.taken_bytes.fetch_update(Relaxed, Relaxed, may_have).is_ok();
+        let has_taken = self.budget.taken_bytes.fetch_update(Relaxed, Relaxed, may_have).is_ok();
         if has_taken {
             self.own_bytes.store(own, Relaxed);
         }
@@ -113,12 +114,12 @@ impl BufferMemory {
     /// Gives `bytes` back.
     pub(super) fn give(&self, bytes: u64) {
         self.own_bytes.fetch_sub(bytes, Relaxed);
-        self.shared.taken_bytes.fetch_sub(bytes, Relaxed);
+        self.budget.taken_bytes.fetch_sub(bytes, Relaxed);
     }
 
     /// So much is taken that what comes back is not kept.
     pub(super) fn is_scarce(&self) -> bool {
-        self.taken_bytes() > self.shared.bytes_max / 4 * 3
+        self.taken_bytes() > self.budget.bytes_max / 4 * 3
     }
 }
 

@@ -319,7 +319,7 @@ impl Windows {
 /// A page of memory where O_DIRECT wants it.
 #[derive(Clone)]
 #[repr(C, align(4096))]
-struct Page([u8; ALIGNMENT_BYTES]);
+struct AlignedPage([u8; ALIGNMENT_BYTES]);
 
 /// One load on its way.
 struct Course<'t> {
@@ -328,7 +328,7 @@ struct Course<'t> {
     ring: Ring,
     outstanding: u32,
     /// One after the other, `request_bytes` for each outstanding request.
-    memory: Vec<Page>,
+    memory: Vec<AlignedPage>,
     sent: u64,
     random: u64,
 }
@@ -338,7 +338,7 @@ impl<'t> Course<'t> {
         let ring = Ring::new().map_err(|error| system(&target.path, "use io_uring for it", error))?;
         let pages = load.request_bytes() as usize / ALIGNMENT_BYTES * outstanding as usize;
         // Not zeroes: some drives do not write those.
-        let memory = vec![Page([0x5a; ALIGNMENT_BYTES]); pages];
+        let memory = vec![AlignedPage([0x5a; ALIGNMENT_BYTES]); pages];
         Ok(Course { target, load, ring, outstanding, memory, sent: 0, random: 1 })
     }
 

@@ -25,8 +25,8 @@ mod tests;
 pub use format::{DamagedNote, Note, Remains};
 
 use crate::backend::{Backing, VolumeConfig};
-use crate::cache::{store_of, store_of_loop};
 use crate::occupied::beneath::file_beneath;
+use crate::store_identity::{store_of, store_of_loop};
 use attributes::{Attribute, attributes, put_on_store, read_attribute, remove_from_store};
 use format::{decode, hex, unreadable};
 use plimsoll_linux::durable::{remove_file, replace_file};

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!   BlockTags    asked for each block of a request          -> causes, class, file of its pieces
-//!   UpperLevels  readable descriptor, then a turn           -> Scheduler::call_entered, pages_dirtied, released_calls, ...
-//!                what was seen of an observed disk   -> Scheduler::request_added, request_completed
+//!   UpperLevels  readable descriptor, then a turn           -> Scheduler::call_entered, pages_dirtied, ...
+//!                what was seen of an observed disk          -> Scheduler::request_added, request_completed
 //!                which reads are kept back                  <- HeldReads, at the end of each turn
 //! ```
 //!

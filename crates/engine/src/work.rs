@@ -30,7 +30,7 @@
 #[path = "work_tests.rs"]
 mod tests;
 
-use super::basket::{Basket, Note};
+use super::basket::{Basket, Node};
 use super::error::EngineError;
 use super::ring::{Owner, Ring};
 use super::scratch::Scratch;
@@ -62,20 +62,20 @@ pub(super) struct Told {
 /// Says what came of a piece, once: at the latest when it is dropped.
 struct Answer {
     /// Until it is said.
-    note: Option<Box<Note<Outcome>>>,
+    node: Option<Box<Node<Outcome>>>,
     told: Arc<Told>,
 }
 
 impl Answer {
     fn is(&mut self, result: Result<(), Errno>) {
-        self.note.as_mut().expect("it is said at the end").content.1 = result;
+        self.node.as_mut().expect("it is said at the end").content.1 = result;
     }
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
         // A thread that finds others there leaves it to the first of them to wake the engine.
-        if self.note.take().is_some_and(|note| self.told.done.put(note)) {
+        if self.node.take().is_some_and(|node| self.told.done.put(node)) {
             self.told.wake.wake();
         }
     }
@@ -226,13 +226,13 @@ impl Future for ServiceRequest {
 }
 
 /// An engine's side of it.
-#[expect(clippy::vec_box, reason = "notes are handed on and used again where they are")]
+#[expect(clippy::vec_box, reason = "nodes are handed on and used again where they are")]
 pub(super) struct Work {
     executor: Option<Arc<Executor<ServiceRequest>>>,
     told: Arc<Told>,
-    /// What was told last, while the engine hears it; and notes for what comes.
-    heard: Vec<Box<Note<Outcome>>>,
-    notes: Vec<Box<Note<Outcome>>>,
+    /// What was told last, while the engine hears it; and nodes for what comes.
+    heard: Vec<Box<Node<Outcome>>>,
+    nodes: Vec<Box<Node<Outcome>>>,
     /// The ring watches the eventfd, since the first work.
     is_watched: bool,
     /// What is written to encrypted volumes is encrypted into it; since the first of them.
@@ -247,21 +247,21 @@ impl Work {
     pub(super) fn new(executor: Option<Arc<Executor<ServiceRequest>>>) -> Result<Work, EngineError> {
         let wake = WakeEvent::new().map_err(|source| EngineError::System { action: "make an eventfd", source })?;
         let (told, line) = (Arc::new(Told { done: Basket::default(), wake }), VecDeque::new());
-        let [heard, notes] = [Vec::new(), Vec::new()];
-        Ok(Work { executor, told, heard, notes, is_watched: false, scratch: None, line, try_again: None })
+        let [heard, nodes] = [Vec::new(), Vec::new()];
+        Ok(Work { executor, told, heard, nodes, is_watched: false, scratch: None, line, try_again: None })
     }
 
     /// For a piece: unless it is done it has failed.
     fn answer(&mut self, piece: u32) -> Answer {
         let outcome = (piece, Err(Errno::IO));
-        let note = match self.notes.pop() {
-            Some(mut note) => {
-                note.content = outcome;
-                note
+        let node = match self.nodes.pop() {
+            Some(mut node) => {
+                node.content = outcome;
+                node
             }
-            None => Note::new(outcome),
+            None => Node::new(outcome),
         };
-        Answer { note: Some(note), told: self.told.clone() }
+        Answer { node: Some(node), told: self.told.clone() }
     }
 
     /// Has the ring watch for what service threads say, before the first work.
@@ -285,8 +285,8 @@ impl Work {
     }
 
     /// Takes what service threads have told: the caller hears it and [gives the list back](Self::heard_all).
-    #[expect(clippy::vec_box, reason = "notes are handed on and used again where they are")]
-    pub(super) fn take_heard(&mut self, ring: &mut Ring, is_still_watched: bool) -> Vec<Box<Note<Outcome>>> {
+    #[expect(clippy::vec_box, reason = "nodes are handed on and used again where they are")]
+    pub(super) fn take_heard(&mut self, ring: &mut Ring, is_still_watched: bool) -> Vec<Box<Node<Outcome>>> {
         let _ = rustix::io::read(&self.told.wake, &mut [0u8; 8]);
         if !is_still_watched {
             ring.watch(self.told.wake.as_fd().as_raw_fd(), Owner::Work);
@@ -297,14 +297,14 @@ impl Work {
         heard
     }
 
-    /// Keeps a note that was heard, for another piece.
-    pub(super) fn keep_note(&mut self, note: Box<Note<Outcome>>) {
-        self.notes.push(note);
+    /// Keeps a node that was heard, for another piece.
+    pub(super) fn keep_node(&mut self, node: Box<Node<Outcome>>) {
+        self.nodes.push(node);
     }
 
     /// All that was told has been heard: the executor has room again.
-    #[expect(clippy::vec_box, reason = "notes are handed on and used again where they are")]
-    pub(super) fn heard_all(&mut self, heard: Vec<Box<Note<Outcome>>>, now: Time) {
+    #[expect(clippy::vec_box, reason = "nodes are handed on and used again where they are")]
+    pub(super) fn heard_all(&mut self, heard: Vec<Box<Node<Outcome>>>, now: Time) {
         self.heard = heard;
         self.hand_over(now);
     }

@@ -6,13 +6,18 @@
 //! | break | law |
 //! | --- | --- |
 //! | a limit is charged when a request comes | `what_waits_is_not_charged` |
-//! | the clock of deadlines is never set back; no tenant without a reserve goes before one that is due; a deadline comes earlier by queue depth; a pool's reserve is not charged | `over_commitment_does_not_go_by_depth` |
+//! | the clock of deadlines is never set back | `over_commitment_does_not_go_by_depth` |
+//! | no tenant without a reserve goes before one that is due | `over_commitment_does_not_go_by_depth` |
+//! | a deadline comes earlier by queue depth | `over_commitment_does_not_go_by_depth` |
+//! | a pool's reserve is not charged | `over_commitment_does_not_go_by_depth` |
 //! | weights do not count | `shares_go_by_weight_whatever_the_depths` |
 //! | a limit that was used before fills up without end | `a_limit_holds_from_the_first_second_after_idling` |
 //! | averages do not sink | `a_tenant_that_returns_is_level_with_the_others_after_three_seconds` |
 //! | a reserve fills while its tenant does not ask | `a_reserve_earns_nothing_while_nobody_asks` |
-//! | a tenant that queues deeper counts as lower; beyond 100 outstanding a limit is charged by half | `nobody_gains_by_queueing_deeper` |
-//! | a pool's weight is that of its sessions together; the limit of a pool is not charged | `nobody_gains_by_opening_more_sessions_in_its_pool` |
+//! | a tenant that queues deeper counts as lower | `nobody_gains_by_queueing_deeper` |
+//! | beyond 100 outstanding a limit is charged by half | `nobody_gains_by_queueing_deeper` |
+//! | a pool's weight is that of its sessions together | `nobody_gains_by_opening_more_sessions_in_its_pool` |
+//! | the limit of a pool is not charged | `nobody_gains_by_opening_more_sessions_in_its_pool` |
 //! | a level counts bytes; every request is a run | `nobody_gains_by_splitting_its_requests` |
 //! | writes count half; a limit is for reads only | `nobody_gains_by_mixing_reads_and_writes` |
 //!

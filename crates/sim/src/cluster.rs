@@ -1,8 +1,8 @@
 //! A cluster of datanodes, as HDFS has it: each block of a file goes down a pipeline of nodes, packet by packet.
 //!
 //! ```text
-//!   client --packets--> node 4 --packets--> node 0 --packets--> node 6          (nodes chosen by chance for each block)
-//!      ^                  | append            | append            | append      (in the writer's account on each)
+//!   client --packets--> node 4 --packets--> node 0 --packets--> node 6       (nodes by chance for each block)
+//!      ^                  | append            | append            | append   (in the writer's account on each)
 //!      +---- acknowledged when all of them have it <--------------+
 //! ```
 //!

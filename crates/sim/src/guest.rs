@@ -20,11 +20,11 @@
 //! only when time is moved. What is done is kept with its time, and the device's next completion is then the present
 //! instant.
 
+use crate::calls::file::File;
 use crate::calls::names::NameError;
 use crate::executor::Executor;
 use crate::executor::wait::WaitQueue;
 use crate::machine::Machine;
-use crate::process::File;
 use plimsoll_core::{AccountId, DeviceProfile, Operation, Time};
 use plimsoll_devices::{DeviceModel, DeviceRequest, Finished};
 use std::cell::{Cell, RefCell};

@@ -39,7 +39,8 @@ pub mod trace;
 pub mod workload;
 pub mod writeback;
 
+pub use calls::file::File;
 pub use config::MachineConfig;
 pub use machine::Machine;
-pub use process::{Bytes, File, Process};
+pub use process::{Bytes, Process};
 pub use simulation::Simulation;

@@ -24,8 +24,10 @@
 //! | `format` | [`Format`], and a file for each: definition, reading, writing |
 //! | `detect` | which format content is in |
 //! | `order` | [`Order`]: the window that puts records in order of time |
-//! | `source`, `compression`, `fields`, `names` | lines and records with their position, gzip, zstd and bzip2, the parts of a line |
-//! | `error`, `fault`, `write_error` | [`TraceError`], and what becomes one once file and place are known; [`WriteError`] |
+//! | `source`, `fields`, `names` | lines and records with their position; the parts of a line |
+//! | `compression` | gzip, zstd and bzip2 |
+//! | `error`, `fault` | [`TraceError`], and what becomes one once file and place are known |
+//! | `write_error` | [`WriteError`] |
 
 #![forbid(unsafe_code)]
 

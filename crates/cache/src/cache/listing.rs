@@ -13,8 +13,8 @@ use crate::units::{Held, List, POOLS_MAX, Part, Pool, UnitId};
 use plimsoll_core::Class;
 use plimsoll_core::class::CLASSES;
 
-/// What a part's units are, before they are in a list.
-struct Counts {
+/// How many of a part's units there are of each kind, before they are in a list.
+struct Histogram {
     /// By rank of age.
     ranks: Vec<u32>,
     classes: [u32; CLASSES],
@@ -28,18 +28,18 @@ struct Chains {
     empty: List,
 }
 
-fn count(part: &Part<'_>, ranks: usize, is_held: impl Fn(u16) -> bool) -> Counts {
-    let mut counts = Counts { ranks: vec![0; ranks], classes: [0; CLASSES], pools: vec![0; POOLS_MAX] };
+fn count(part: &Part<'_>, ranks: usize, is_held: impl Fn(u16) -> bool) -> Histogram {
+    let mut histogram = Histogram { ranks: vec![0; ranks], classes: [0; CLASSES], pools: vec![0; POOLS_MAX] };
     for unit in part.units().map(UnitId) {
         let held = part.get(unit);
         if !is_held(held.mark) {
             continue;
         }
-        counts.ranks[held.stamp as usize] += 1;
-        counts.classes[usize::from(held.class.number())] += 1;
-        counts.pools[usize::from(held.pool.number())] += 1;
+        histogram.ranks[held.stamp as usize] += 1;
+        histogram.classes[usize::from(held.class.number())] += 1;
+        histogram.pools[usize::from(held.pool.number())] += 1;
     }
-    counts
+    histogram
 }
 
 /// Where a part's units go: the lists of a policy.
@@ -134,7 +134,7 @@ impl Cache {
         }
         parts.iter().for_each(|chains| self.empty.append(&mut self.units, chains.empty));
         lists.adopt(&self.units, filled, before);
-        for Counts { classes, pools, .. } in &counts {
+        for Histogram { classes, pools, .. } in &counts {
             self.partition.came_at_once(classes, pools);
         }
     }

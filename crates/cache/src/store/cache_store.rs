@@ -31,11 +31,11 @@ use super::cleaner::Cleaner;
 use super::commit::Journal;
 use super::contents::encode_page;
 use super::marks::Marks;
+use super::opened::Opened;
 use super::operation::{Action, Failure, Operation, Request, RequestKind, Semantics, Target};
 use super::outbox::{Outbox, Own};
 use super::pages::Pages;
-use super::recovery::Opened;
-use super::slots::{Kind, Slots, Step};
+use super::slots::{Slots, Step, TaskKind};
 use super::snapshot::Snapshot;
 use super::store_side::StoreSide;
 use super::superblock::Superblock;
@@ -194,18 +194,18 @@ impl CacheStore {
             return false;
         }
         let kind = match request.kind {
-            RequestKind::Read => Kind::Read,
-            RequestKind::Write => Kind::Write,
-            RequestKind::Trim => Kind::Trim,
-            RequestKind::Flush => Kind::Flush,
+            RequestKind::Read => TaskKind::Read,
+            RequestKind::Write => TaskKind::Write,
+            RequestKind::Trim => TaskKind::Trim,
+            RequestKind::Flush => TaskKind::Flush,
         };
         let at = self.slots.take(kind, request.token, request.block).expect("there is room");
         let slot = &mut self.slots.slots[at];
         (slot.from, slot.to, slot.class, slot.pool) = (request.from, request.to, request.class, request.pool);
-        if kind == Kind::Write {
+        if kind == TaskKind::Write {
             self.slots.data[at].0[usize::from(request.from)..usize::from(request.to)].copy_from_slice(data);
         }
-        if kind == Kind::Flush {
+        if kind == TaskKind::Flush {
             self.start_flush(at);
         } else if self.slots.lock(at) {
             self.runnable.push_back(at as u32);
@@ -414,7 +414,7 @@ impl CacheStore {
     /// No request may wait for a device that has failed.
     fn refuse(&mut self, at: usize) {
         match self.slots.slots[at].kind {
-            Kind::Clean { .. } => self.clean_refused(at),
+            TaskKind::Clean { .. } => self.clean_refused(at),
             _ => self.finish(at, Some(Failure::Device)),
         }
     }

@@ -1,7 +1,7 @@
 //! What waits to be copied to the store, and what was copied and waits for a flush of the store.
 
 use super::refused::{Damaged, Refused};
-use super::slots::Kind;
+use super::slots::TaskKind;
 use super::write_back::Sweeper;
 use crate::units::UnitId;
 use plimsoll_core::Time;
@@ -46,7 +46,7 @@ pub(super) struct Cleaned {
 pub(super) struct Cleaner {
     pub cleaned: VecDeque<Cleaned>,
     /// Units of one turn, before they have slots.
-    pub turn: Vec<(u64, Kind)>,
+    pub turn: Vec<(u64, TaskKind)>,
     /// Runs so far.
     pub runs: u64,
     /// The next unit to be looked at, while everything is cleaned.

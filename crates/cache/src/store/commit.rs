@@ -16,7 +16,7 @@ use super::journal::{self, RECORDS, Record};
 use super::layout::Layout;
 use super::operation::Target;
 use super::outbox::{Own, OwnOperation};
-use super::slots::Page;
+use super::slots::AlignedBlock;
 use crate::units::UnitId;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,7 +32,7 @@ struct Pending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum CommitPhase {
     Idle,
     Flushing,
     Writing,
@@ -44,7 +44,7 @@ pub(super) struct Journal {
     sealed: Vec<Pending>,
     /// Records of a journal block that is written and durable after the flush under way.
     written: Vec<Pending>,
-    pub image: Page,
+    pub image: AlignedBlock,
     records: Vec<Record>,
     appended: u64,
     committed: u64,
@@ -54,7 +54,7 @@ pub(super) struct Journal {
     pub previous: u32,
     /// The first block that is needed.
     pub start: u64,
-    phase: Phase,
+    phase: CommitPhase,
     flushes_started: u64,
     flushes_done: u64,
     flushes_wanted: u64,
@@ -71,7 +71,7 @@ impl Journal {
             open: VecDeque::with_capacity(CROWDED + RECORDS + slots * 2 + super::cleaner::CLEANED_MAX),
             sealed: Vec::with_capacity(RECORDS),
             written: Vec::with_capacity(RECORDS),
-            image: Page([0; BLOCK_BYTES]),
+            image: AlignedBlock([0; BLOCK_BYTES]),
             records: Vec::with_capacity(RECORDS),
             appended: 0,
             committed: 0,
@@ -79,7 +79,7 @@ impl Journal {
             sequence,
             previous,
             start,
-            phase: Phase::Idle,
+            phase: CommitPhase::Idle,
             flushes_started: 0,
             flushes_done: 0,
             flushes_wanted: 0,
@@ -162,7 +162,7 @@ impl Journal {
     /// Begins the next flush if a request needs one. Before it, the records that wait become the next block, if that is
     /// wanted and its number is below `end`.
     pub fn begin_flush(&mut self, end: u64, uuid: &[u8; 16]) -> Option<OwnOperation> {
-        if self.phase != Phase::Idle {
+        if self.phase != CommitPhase::Idle {
             return None;
         }
         let is_wanted = self.wanted > self.committed + (self.written.len() + self.sealed.len()) as u64;
@@ -174,7 +174,7 @@ impl Journal {
             self.seal(uuid);
         }
         self.flushes_started += 1;
-        self.phase = Phase::Flushing;
+        self.phase = CommitPhase::Flushing;
         Some(OwnOperation::flush(Own::CacheFlush, Target::Cache))
     }
 
@@ -195,17 +195,17 @@ impl Journal {
     /// After a flush: the write of the block with the records of data that it made durable, if there is one.
     pub fn write_block(&mut self, layout: &Layout) -> Option<OwnOperation> {
         if self.sealed.is_empty() {
-            self.phase = Phase::Idle;
+            self.phase = CommitPhase::Idle;
             return None;
         }
-        self.phase = Phase::Writing;
+        self.phase = CommitPhase::Writing;
         Some(OwnOperation::write(Own::Journal, layout.journal_block(self.sequence - 1)))
     }
 
     /// The block is written, and durable after the next flush.
     pub fn block_written(&mut self) {
         std::mem::swap(&mut self.sealed, &mut self.written);
-        self.phase = Phase::Idle;
+        self.phase = CommitPhase::Idle;
     }
 }
 

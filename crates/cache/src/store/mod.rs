@@ -14,10 +14,12 @@
 //!
 //! | module | what is in it |
 //! | --- | --- |
-//! | [`layout`], [`superblock`], [`journal`], [`map`], [`bytes`] | what stands where, and how it is written; without I/O |
-//! | [`mod@format`], [`recovery`], `reading`, `replay`, `rescue` | making, giving up, finding and rescuing a cache, one call to the device after the other |
+//! | [`layout`], [`superblock`], [`journal`], [`map`], [`bytes`] | the format on the device, without I/O |
+//! | [`mod@format`], [`recovery`], `reading`, `replay` | making, giving up and finding a cache on its device |
+//! | `opened` | a cache that was found: writing its map, rescuing what only it has |
 //! | `blocks`, `report` | the device as they see it, and what they found |
-//! | [`cache_store`], `operation` | [`CacheStore`]: the cache at work, told what happened and answering what to do; and the words of both |
+//! | [`cache_store`] | [`CacheStore`]: the cache at work, told what happened and answering what to do |
+//! | `operation` | what it is told and what it answers |
 //! | `slots`, `outbox` | its requests under way; its operations that the host has not taken |
 //! | `commit`, `snapshot`, `cleaner`, `store_side` | its parts: the journal, the map, copying, the store |
 //! | `refused`, `write_back` | what the store does not take, what is written back before its unit is needed |
@@ -37,6 +39,7 @@ mod loader;
 pub mod map;
 mod marks;
 mod moved;
+mod opened;
 mod operation;
 mod outbox;
 mod pace;
@@ -46,7 +49,6 @@ pub mod recovery;
 mod refused;
 mod replay;
 mod report;
-mod rescue;
 mod slots;
 mod snapshot;
 mod store_side;
@@ -61,10 +63,10 @@ pub use error::{DeviceError, FormatError, OpenError};
 pub use format::{Identity, format, give_up};
 pub use layout::Layout;
 pub use moved::move_to_store;
+pub use opened::{Opened, ReadOnly, Rescued};
 pub use operation::{Action, Failure, Operation, Origin, Request, RequestKind, Semantics, Target};
-pub use recovery::{Opened, open, probe};
+pub use recovery::{open, probe};
 pub use refused::NotCopied;
 pub use report::Report;
-pub use rescue::{ReadOnly, Rescued};
 pub use superblock::Superblock;
 pub use write_back::WriteBack;

@@ -33,30 +33,17 @@ use super::format::{Identity, PAGES_AT_ONCE, newest, read_superblocks, write_sup
 use super::layout::BLOCKS_KEPT;
 use super::loader::{Loader, RANK_OF_CHANGED, RANK_OF_PROVEN, Shelf};
 use super::map::{self, ENTRIES, PageHead};
+use super::opened::Opened;
 use super::pages::Pages;
 use super::reading::Unreadable;
-use super::replay::{Place, Ring, Run};
+use super::replay::{JournalPosition, Ring, Run};
 use super::report::Report;
 use super::superblock::{Found, Superblock};
-use crate::cache::Cache;
 use crate::config::CacheConfig;
 use crate::policy::PolicyEntry;
 use crate::threads::on_threads;
 use crate::units::UnitId;
 use std::sync::Mutex;
-
-/// A cache that was found.
-pub struct Opened {
-    pub(super) superblock: Superblock,
-    pub(super) cache: Cache,
-    pub(super) marks: super::marks::Marks,
-    pub(super) pages: Pages,
-    /// The next block of the journal, and the checksum of the one before it.
-    pub(super) sequence: u64,
-    pub(super) previous: u32,
-    /// What was found.
-    pub report: Report,
-}
 
 /// Finds the cache on `device` that is one of `identity`. `config.units` is of no account.
 ///
@@ -90,7 +77,7 @@ pub fn open(
     report.repaired_superblocks = repair(device, &superblock)?;
     let (cache, marks) = loader.finish();
     (report.units, report.dirty_units) = (superblock.layout.units - cache.empty_units(), marks.dirty_units);
-    let Place { sequence, previous } = end;
+    let JournalPosition { sequence, previous } = end;
     let mut opened = Opened { superblock, cache, marks, pages, sequence, previous, report };
     let has_lost_tail = report.lost_journal_blocks > 0;
     if !lost.is_empty() && !has_lost_tail {
@@ -268,8 +255,8 @@ fn read_pages<'a>(
                     entry.inspect(|entry| shelf.place(unit, entry));
                 }
             }
-            let is_suspect = heads.iter().any(|head| matches!(head, Slot::Damaged));
-            let has_too_new = heads.iter().any(|head| matches!(head, Slot::TooNew));
+            let is_suspect = heads.iter().any(|head| matches!(head, SlotContent::Damaged));
+            let has_too_new = heads.iter().any(|head| matches!(head, SlotContent::TooNew));
             read.push(PageRead { page, best, is_suspect, has_too_new });
         }
         dirty_units += shelf.dirty_units;
@@ -277,7 +264,7 @@ fn read_pages<'a>(
 }
 
 /// What a slot is.
-enum Slot {
+enum SlotContent {
     /// A page that may hold.
     Page(PageHead),
     /// A page of a snapshot that was not finished.
@@ -286,25 +273,25 @@ enum Slot {
     Damaged,
 }
 
-fn head_of(block: &Block, superblock: &Superblock, page: u32) -> Slot {
+fn head_of(block: &Block, superblock: &Superblock, page: u32) -> SlotContent {
     match map::head(block, &superblock.uuid) {
-        Some(head) if head.page != page => Slot::Damaged,
-        Some(head) if head.generation > superblock.generation => Slot::TooNew,
-        Some(head) => Slot::Page(head),
-        None => Slot::Damaged,
+        Some(head) if head.page != page => SlotContent::Damaged,
+        Some(head) if head.generation > superblock.generation => SlotContent::TooNew,
+        Some(head) => SlotContent::Page(head),
+        None => SlotContent::Damaged,
     }
 }
 
-fn best(heads: &[Slot; 2]) -> Option<(usize, PageHead)> {
+fn best(heads: &[SlotContent; 2]) -> Option<(usize, PageHead)> {
     let pages = heads.iter().enumerate().filter_map(|(slot, head)| match head {
-        Slot::Page(head) => Some((slot, *head)),
-        Slot::TooNew | Slot::Damaged => None,
+        SlotContent::Page(head) => Some((slot, *head)),
+        SlotContent::TooNew | SlotContent::Damaged => None,
     });
     pages.max_by_key(|(_, head)| head.generation)
 }
 
 /// Does again what the journal says. Answers where it goes on.
-fn replay(ring: &Ring, loader: &mut Loader, pages: &mut Pages, report: &mut Report) -> Place {
+fn replay(ring: &Ring, loader: &mut Loader, pages: &mut Pages, report: &mut Report) -> JournalPosition {
     let run = ring.follow(ring.start(), |records| loader.apply(records, pages, RANK_OF_CHANGED));
     let newer = ring.blocks_from(&run.end);
     (report.journal_blocks, report.records) = (run.blocks, run.records);
@@ -313,12 +300,12 @@ fn replay(ring: &Ring, loader: &mut Loader, pages: &mut Pages, report: &mut Repo
     }
     report.lost_journal_blocks = newer;
     (report.journal_blocks, report.records) = (0, 0);
-    if let Some(place) = ring.behind(&run.end) {
-        let proven: Run = ring.follow(place, |records| loader.apply(records, pages, RANK_OF_PROVEN));
+    if let Some(proven_start) = ring.behind(&run.end) {
+        let proven: Run = ring.follow(proven_start, |records| loader.apply(records, pages, RANK_OF_PROVEN));
         (report.journal_blocks, report.records) = (proven.blocks, proven.records);
         report.lost_journal_blocks -= proven.blocks;
     }
     (report.given_up_units, report.given_up_dirty_units) = loader.forget_below(RANK_OF_PROVEN);
     // Journal blocks behind the damage must never be taken for the blocks that come next.
-    Place { sequence: run.end.sequence + newer + 1, previous: run.end.previous }
+    JournalPosition { sequence: run.end.sequence + newer + 1, previous: run.end.previous }
 }

@@ -13,7 +13,7 @@ const NOT_LOCKED: u64 = u64::MAX;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TaskKind {
     Read,
     Write,
     Trim,
@@ -63,7 +63,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub step: Step,
-    pub kind: Kind,
+    pub kind: TaskKind,
     pub token: u64,
     pub block: u64,
     /// How many blocks from there on: one, but of a range that is trimmed.
@@ -95,7 +95,7 @@ impl Slot {
     /// The job by which it copies a unit that the policy gave up.
     pub fn job(&self) -> Option<u64> {
         match self.kind {
-            Kind::Clean { job } => job,
+            TaskKind::Clean { job } => job,
             _ => None,
         }
     }
@@ -115,15 +115,15 @@ impl Slot {
 /// Memory that a device can be read to and written from.
 #[repr(align(4096))]
 #[derive(Clone)]
-pub(super) struct Page(pub Block);
+pub(super) struct AlignedBlock(pub Block);
 
 /// A fixed number of requests.
 pub(super) struct Slots {
     pub slots: Vec<Slot>,
     /// The data that each request reads or writes.
-    pub data: Box<[Page]>,
+    pub data: Box<[AlignedBlock]>,
     /// The old content that a write of a part of a block is merged with.
-    pub old: Box<[Page]>,
+    pub old: Box<[AlignedBlock]>,
     /// The block that each request locks.
     locked: Vec<u64>,
     /// Slots that hold several blocks.
@@ -207,7 +207,7 @@ impl Slots {
         let count = (requests + cleaning) as usize;
         let slot = Slot {
             step: Step::Vacant,
-            kind: Kind::Flush,
+            kind: TaskKind::Flush,
             token: 0,
             block: 0,
             blocks: 1,
@@ -227,8 +227,8 @@ impl Slots {
         };
         Slots {
             slots: vec![slot; count],
-            data: vec![Page([0; BLOCK_BYTES]); count].into(),
-            old: vec![Page([0; BLOCK_BYTES]); requests as usize].into(),
+            data: vec![AlignedBlock([0; BLOCK_BYTES]); count].into(),
+            old: vec![AlignedBlock([0; BLOCK_BYTES]); requests as usize].into(),
             locked: vec![NOT_LOCKED; count],
             ranges: Vec::with_capacity(count),
             waiting: 0,
@@ -240,8 +240,8 @@ impl Slots {
     }
 
     /// A slot of a new request, if there is one.
-    pub fn take(&mut self, kind: Kind, token: u64, block: u64) -> Option<usize> {
-        let list = if matches!(kind, Kind::Clean { .. }) { &mut self.vacant_clean } else { &mut self.vacant };
+    pub fn take(&mut self, kind: TaskKind, token: u64, block: u64) -> Option<usize> {
+        let list = if matches!(kind, TaskKind::Clean { .. }) { &mut self.vacant_clean } else { &mut self.vacant };
         let at = list.take()? as usize;
         self.tickets += 1;
         let slot = &mut self.slots[at];
@@ -352,7 +352,7 @@ impl Slots {
 
     /// A slot that waits for `block` to copy it; of those with a job only, if so.
     pub fn waiting_to_clean(&self, block: u64, jobs_only: bool) -> Option<usize> {
-        let is_meant = |kind| matches!(kind, Kind::Clean { job } if job.is_some() || !jobs_only);
+        let is_meant = |kind| matches!(kind, TaskKind::Clean { job } if job.is_some() || !jobs_only);
         let from = self.requests as usize;
         let mut cleaning = self.slots.iter().enumerate().skip(from);
         let waits = |at: usize, slot: &Slot| slot.step == Step::Lock && self.locked[at] == NOT_LOCKED;

@@ -10,7 +10,7 @@
 //!                             96 digest of the map                     4092 checksum
 //! ```
 
-use super::bytes::{BLOCK_BYTES, Block, Kind, get, get_u32, get_u64, put, seal, sealed};
+use super::bytes::{BLOCK_BYTES, Block, BlockKind, get, get_u32, get_u64, put, seal, sealed};
 use super::layout::{JOURNAL_BLOCKS_MIN, Layout};
 use crate::index::UNITS_MAX;
 use crate::units::BLOCKS_MAX;
@@ -80,7 +80,7 @@ impl Superblock {
         put(&mut block, 80, &self.journal_sequence.to_le_bytes());
         put(&mut block, 88, &self.journal_previous.to_le_bytes());
         put(&mut block, 96, &self.map_digest.to_le_bytes());
-        seal(&mut block, Kind::Superblock);
+        seal(&mut block, BlockKind::Superblock);
         block
     }
 
@@ -95,7 +95,7 @@ impl Superblock {
         if block[..8] != *MAGIC {
             return Found::Foreign;
         }
-        if sealed(block, Kind::Superblock).is_none() {
+        if sealed(block, BlockKind::Superblock).is_none() {
             return Found::Damaged;
         }
         let version = get_u32(block, 8);

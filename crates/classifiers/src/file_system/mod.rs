@@ -1,7 +1,7 @@
 //! What a file system keeps at fixed places: the classes of its blocks, by their numbers alone.
 //!
 //! ```text
-//!   superblock -> group descriptors -> bitmaps, inode tables     [`ext4`]         -> ranges of bytes, each with a class
+//!   superblock -> group descriptors -> bitmaps, inode tables     [`ext4`]     -> ranges of bytes, each with a class
 //!              -> the journal's inode -> its extents
 //!   superblock -> heads of allocation groups, internal log       [`xfs`]
 //! ```

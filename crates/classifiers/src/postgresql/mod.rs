@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   name of the file ([`layout`])  ->  log, system table, free-space map, temporary
-//!                                      a relation  ->  catalogue ([`catalogue`], by psql)  ->  index, table: random or sequential
-//!   directories are watched ([`watch`]): a file that is new is classified when it appears, a relation that the catalogue
-//!   does not know yet as soon as it does; and everything is looked at again now and then
+//!                                      a relation  ->  catalogue ([`catalogue`], by psql)  ->  index, or
+//!                                                      table: random or sequential
+//!   directories are watched ([`watch`]): a file that is new is classified when it appears, a relation that the
+//!   catalogue does not know yet as soon as it does; and everything is looked at again now and then
 //! ```
 //!
 //! **The rule** is table 6 of Differentiated Storage Services; there the server itself says the class of each call,

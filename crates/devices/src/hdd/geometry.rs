@@ -102,7 +102,7 @@ impl Geometry {
         let sectors_per_zone_cylinder: u64 = (0..zones).map(|zone| heads * sectors_per_track(zone)).sum();
         let cylinders_per_zone = sectors.div_ceil(sectors_per_zone_cylinder);
         let head_skew_ns = parameters.head_switch_us * 1_000;
-        let cylinder_skew_ns = (parameters.seek_track_to_track_us * 1_000).max(head_skew_ns);
+        let cylinder_skew_ns = (parameters.seek.track_to_track_us * 1_000).max(head_skew_ns);
         let cylinder_ns = heads * parameters.revolution_ns + (heads - 1) * head_skew_ns + cylinder_skew_ns;
         let mut sector_first = 0;
         let zones = (0..zones)
@@ -216,7 +216,7 @@ impl SeekCurve {
     /// The curve through the three figures of the data sheet.
     pub fn new(parameters: &HddParameters, cylinders: u64) -> SeekCurve {
         let [track_to_track_ns, average_ns, full_stroke_ns] =
-            [parameters.seek_track_to_track_us, parameters.seek_average_us, parameters.seek_full_stroke_us]
+            [parameters.seek.track_to_track_us, parameters.seek.average_us, parameters.seek.full_stroke_us]
                 .map(|us| us as f64 * 1e3);
         SeekCurve {
             track_to_track_ns,

@@ -90,7 +90,7 @@ impl Hdd {
     pub fn new(parameters: &HddParameters, seed: u64) -> Hdd {
         let geometry = Geometry::new(parameters);
         let seek = SeekCurve::new(parameters, geometry.cylinders());
-        let read_ahead_sectors = parameters.read_ahead_bytes / SECTOR_BYTES;
+        let read_ahead_sectors = parameters.buffer.read_ahead_bytes / SECTOR_BYTES;
         Hdd {
             profile: DeviceProfile {
                 name: parameters.name.to_owned(),
@@ -98,7 +98,7 @@ impl Hdd {
                 worst_case_runs_per_second: parameters.worst_case_runs_per_second,
                 sequential_bytes_per_second: parameters.sequential_bytes_per_second,
                 sequential_write_bytes_per_second: parameters.sequential_bytes_per_second,
-                write_settle: Span::from_micros(parameters.write_settle_us),
+                write_settle: Span::from_micros(parameters.seek.write_settle_us),
                 is_rotational: true,
                 outstanding_max: parameters.outstanding_max,
             },
@@ -107,8 +107,8 @@ impl Hdd {
             queue: Queue::new(parameters.window, Span::from_micros(parameters.age_max_us)),
             blocked: VecDeque::with_capacity(64),
             is_blocked_turn: true,
-            buffer: ReadBuffer::new(parameters.read_segments, 2 * read_ahead_sectors),
-            cache: WriteCache::new(parameters.write_cache_bytes),
+            buffer: ReadBuffer::new(parameters.buffer.read_segments, 2 * read_ahead_sectors),
+            cache: WriteCache::new(parameters.buffer.write_cache_bytes),
             sectors_leaving: 0,
             head_sector: 0,
             free_at: Time::ZERO,
@@ -156,8 +156,8 @@ impl Hdd {
         let switch_ns = if from.head == to.head { 0 } else { self.parameters.head_switch_us * 1_000 };
         let extra_us = match (distance, is_write) {
             (..=1, _) => 0,
-            (_, false) => self.parameters.seek_start_us,
-            (_, true) => self.parameters.seek_start_us + self.parameters.write_settle_us,
+            (_, false) => self.parameters.seek.start_us,
+            (_, true) => self.parameters.seek.start_us + self.parameters.seek.write_settle_us,
         };
         Span::from_nanos(self.seek.seek_ns(distance).max(switch_ns) + extra_us * 1_000)
     }
@@ -210,7 +210,7 @@ impl Hdd {
 
     /// Lets the stream read on past `end`; if it had stopped at its limit, it must wait for that to come round.
     fn extend_stream(&mut self, at: Time, end: u64) {
-        let limit = (end + self.parameters.read_ahead_bytes / SECTOR_BYTES).min(self.geometry.sectors());
+        let limit = (end + self.parameters.buffer.read_ahead_bytes / SECTOR_BYTES).min(self.geometry.sectors());
         let Some(stream) = &self.buffer.stream else { return };
         if limit <= stream.limit {
             return;
@@ -240,7 +240,7 @@ impl Hdd {
             }
         }
         let done = self.transfer(at, stretch, false);
-        let limit = stretch.end + self.parameters.read_ahead_bytes / SECTOR_BYTES;
+        let limit = stretch.end + self.parameters.buffer.read_ahead_bytes / SECTOR_BYTES;
         self.buffer.stream = Some(Stream {
             begin: stretch.start,
             anchor: stretch.start,

@@ -6,7 +6,7 @@
 //! result means is decided here, without any I/O.
 //!
 //! ```text
-//!   write, write-zeroes, encrypted:  Encrypt (as much as memory was found for) -> Write -> Encrypt the next -> Write ...
+//!   write, write-zeroes, encrypted:  Encrypt (as much as there is memory for) -> Write -> Encrypt the next -> ...
 //!   read, encrypted:                 Read -> Decrypt
 //! ```
 //!

@@ -10,15 +10,15 @@
 //!
 //! | evidence | where | tells |
 //! | --- | --- | --- |
-//! | the note of a volume | in the notes directory; beside a regular file, in an attribute of it, too | which cache it has, how often that began, up to which map it came |
-//! | the mark of a cache that was given up | in the notes directory, by the cache's uuid | that it is never used again |
-//! | what the slow device holds | in the note of a volume, if its slow device is known by its path only | that disks may have changed their names |
+//! | the note of a volume | in the notes directory, and in an attribute of a file | its cache, starts, map |
+//! | the mark of a cache that was given up | in the notes directory, by the uuid | that it is never used again |
+//! | what the slow device holds | in the note, if only a path names the device | that disks have changed names |
 //! | the count of starts | in the cache's superblock | that a copy is older than the note |
 
-use super::identity::{content_of, identity_of};
 use super::{CacheDevice, CacheError, CacheNote, CacheSettings, give_up, noted, refuse_encrypted};
 use crate::backend::{Volume, VolumeConfig};
 use crate::notes::{DamagedNote, Notes};
+use crate::store_identity::{content_of, identity_of};
 use plimsoll_cache::store::{Blocks, Identity, OpenError, Report, Superblock, move_to_store, open, probe};
 use std::io;
 

@@ -2,7 +2,7 @@
 //!
 //! All of this is done on control threads, before an engine has the cache: [`FoundCache`] is what it is handed
 //! ([`EngineHandle::attach_cache`](crate::EngineHandle::attach_cache)). What it then does with it stands in
-//! `cached`, what the cache itself does in `plimsoll_cache::store`.
+//! `volume_cache`, what the cache itself does in `plimsoll_cache::store`.
 //!
 //! **A cache is made by an explicit act and never by a start.** A device on which there is none, or the cache of
 //! another store, may be one that was lost with data that only it had. Then the volume is not served, rather than what
@@ -11,7 +11,6 @@
 mod device;
 mod error;
 mod evidence;
-mod identity;
 mod note;
 mod pools;
 mod rescue;
@@ -21,7 +20,6 @@ mod unserved;
 pub(crate) use device::CacheDevice;
 pub use error::CacheError;
 pub use evidence::{Forgotten, adopt, forget, forget_damaged_note};
-pub(crate) use identity::{random, store_of, store_of_loop};
 pub use note::{CacheNote, Leaving};
 pub(crate) use pools::numbered;
 pub use rescue::rescue;
@@ -31,7 +29,7 @@ pub use unserved::{BelongsBy, UnservedCache, forget_unserved, unserved_cache};
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::emulation::Emulation;
 use crate::notes::{DamagedNote, Notes};
-use identity::identity_of;
+use crate::store_identity::{self, identity_of};
 use plimsoll_cache::config::{WATERMARK_HIGH_PARTS, WATERMARK_LOW_PARTS};
 use plimsoll_cache::store::layout::SUPERBLOCKS;
 use plimsoll_cache::store::{
@@ -41,6 +39,7 @@ use plimsoll_cache::store::{
 use plimsoll_cache::{CacheConfig, PolicyEntry};
 use plimsoll_core::class::Scheme;
 use plimsoll_core::{ByteCount, Span};
+use plimsoll_devices::DeviceModel;
 use std::io;
 use std::path::PathBuf;
 
@@ -178,7 +177,7 @@ impl CacheSettings {
     /// Draws a seed, if none is given.
     fn draw_seed(&mut self) -> io::Result<()> {
         if self.seed.is_none() {
-            self.seed = Some(u128::from_le_bytes(identity::random()?) as u64);
+            self.seed = Some(u128::from_le_bytes(store_identity::random()?) as u64);
         }
         Ok(())
     }
@@ -293,7 +292,7 @@ fn make_on(
     let too_small = || CacheError::TooSmall { cache: name.clone(), path: path.clone(), bytes };
     let layout = Layout::of_device(bytes / BLOCK_BYTES as u64).ok_or_else(too_small)?;
     let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
-    let uuid = identity::random().map_err(device.system("draw a name for"))?;
+    let uuid = store_identity::random().map_err(device.system("draw a name for"))?;
     if let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) {
         // The caches that this gives up, on this device or on one that is away.
         let there = probe(device).ok().map(|superblock| superblock.uuid);
@@ -333,6 +332,13 @@ fn make_anew(
 }
 
 impl FoundCache {
+    /// The same on a device that takes the time of `model`; what it is on must be a file in memory, since the engine's
+    /// thread waits for it. Replies that are later than `lateness_bound` are counted as late
+    /// ([`CacheStatus::emulation`](crate::CacheStatus::emulation)).
+    pub fn emulated(self, model: Box<dyn DeviceModel + Send>, lateness_bound: Span) -> FoundCache {
+        FoundCache { emulation: Some(Emulation::new(model, lateness_bound)), ..self }
+    }
+
     /// Finds the cache of `volume`, and makes it if the volume is in memory. A daemon may have been killed while it
     /// gave the cache another size: then the cache is made with that size.
     ///
@@ -412,7 +418,7 @@ impl FoundCache {
         }
         opened.count_start(&mut device).map_err(|source| wrong(source.into()))?;
         if let Some(notes) = &settings.notes {
-            let content = identity::content_of(volume).map_err(device.system("tell what is before"))?;
+            let content = store_identity::content_of(volume).map_err(device.system("tell what is before"))?;
             let note = CacheNote::new(&volume.name, &settings.name, &settings.path, opened.superblock());
             let note = CacheNote { content, ..note };
             let noted = notes.mend::<CacheNote>(volume).and_then(|()| notes.put(volume, &note));
@@ -445,7 +451,7 @@ fn unfinished_resize(
 /// Says where nothing but its path tells a slow device from others.
 fn warn_of_path(volume: &VolumeConfig) -> io::Result<()> {
     if let Backing::File { path, .. } = &volume.backing
-        && identity::is_known_by_path_only(path)?
+        && store_identity::is_known_by_path_only(path)?
     {
         let (volume, path) = (&volume.name, path.display());
         tracing::warn!(volume, %path, "the slow device has no serial number and no UUID: its cache knows it by this path only");
@@ -460,7 +466,7 @@ fn warn_of_path(volume: &VolumeConfig) -> io::Result<()> {
 /// The device's.
 pub(crate) fn give_up(device: &mut dyn Blocks, superblock: &Superblock) -> io::Result<()> {
     let identity = plimsoll_cache::store::Identity { store: superblock.store, store_blocks: superblock.store_blocks };
-    let uuid = identity::random()?;
+    let uuid = store_identity::random()?;
     plimsoll_cache::store::give_up(device, identity, uuid, superblock.layout).map_err(io::Error::other)?;
     Ok(())
 }

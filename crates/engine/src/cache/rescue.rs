@@ -1,11 +1,12 @@
 //! Copying to the slow device what only a cache has, where the cache's device can be read and not written.
 //!
 //! Such a cache cannot be opened to work, since that begins with a write. Nothing of it is changed here: see
-//! `plimsoll_cache::store::rescue`, and why it may be done again whatever stopped it.
+//! `plimsoll_cache::store::Opened::rescue`, and why it may be done again whatever stopped it.
 
-use super::{CacheError, CacheSettings, evidence, identity_of, refuse_encrypted};
+use super::{CacheError, CacheSettings, evidence, refuse_encrypted};
 use crate::backend::{Backing, Volume};
 use crate::occupied;
+use crate::store_identity::identity_of;
 use plimsoll_cache::store::{BLOCK_BYTES, Blocks, ReadOnly, Report, Rescued, open, probe};
 use plimsoll_linux::files::open_storage;
 use rustix::fs::{FlockOperation, flock};
@@ -15,16 +16,16 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
 /// A device that is opened for reading only.
-pub(super) struct FastDevice {
+pub(super) struct ReadOnlyDevice {
     file: File,
     blocks: u64,
 }
 
-impl FastDevice {
+impl ReadOnlyDevice {
     /// The device that is open.
-    pub(super) fn of(mut file: File) -> io::Result<FastDevice> {
+    pub(super) fn of(mut file: File) -> io::Result<ReadOnlyDevice> {
         let bytes = file.seek(SeekFrom::End(0))?;
-        Ok(FastDevice { file, blocks: bytes / BLOCK_BYTES as u64 })
+        Ok(ReadOnlyDevice { file, blocks: bytes / BLOCK_BYTES as u64 })
     }
 
     /// Locks it beside other readers, as long as it is open.
@@ -33,7 +34,7 @@ impl FastDevice {
     }
 }
 
-impl Blocks for FastDevice {
+impl Blocks for ReadOnlyDevice {
     fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -71,7 +72,7 @@ pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, Cach
         }
         errno => system("lock")(errno.into()),
     })?;
-    let mut device = FastDevice::of(file).map_err(system("measure"))?;
+    let mut device = ReadOnlyDevice::of(file).map_err(system("measure"))?;
     let superblock = probe(&mut device).map_err(wrong)?;
     let config = volume.config();
     // What is older than the slow device is not copied over it.

@@ -1,7 +1,7 @@
 //! Files that hold a cache, and are not to be served as a volume: the first write there would destroy it.
 
 use super::note::CacheNote;
-use super::rescue::FastDevice;
+use super::rescue::ReadOnlyDevice;
 use crate::notes::Notes;
 use plimsoll_cache::store::superblock::{Found, Superblock};
 use plimsoll_cache::store::{BLOCK_BYTES, Layout, probe};
@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// The bytes of the blocks that the cache on the file or block device at `path` can hold; `None` where none can be read.
 pub fn cached_bytes_on(path: &Path) -> Option<u64> {
-    let mut device = FastDevice::of(open_storage(path, false).ok()?).ok()?;
+    let mut device = ReadOnlyDevice::of(open_storage(path, false).ok()?).ok()?;
     probe(&mut device).ok().map(|superblock| bytes_of(&superblock.layout))
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::backend::Backing;
 use plimsoll_cache::policies;
-use plimsoll_cache::store::bytes::{Kind, seal};
+use plimsoll_cache::store::bytes::{BlockKind, seal};
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -146,7 +146,7 @@ fn a_cache_is_not_said_to_be_given_up_if_it_may_be_there() {
     let newer = forgotten(&|settings, superblock| {
         let mut newer = superblock.encode();
         newer[VERSION_AT] += 1;
-        seal(&mut newer, Kind::Superblock);
+        seal(&mut newer, BlockKind::Superblock);
         put_superblocks(settings, &newer);
     });
     assert_eq!(newer, Forgotten::Unreadable);
@@ -156,8 +156,8 @@ fn a_cache_is_not_said_to_be_given_up_if_it_may_be_there() {
     assert_eq!(spent, Forgotten::Unreadable);
 }
 
-/// A slow file was copied, and the cache followed the copy (`adopt --moved`). The old file's note still names the cache.
-/// Outcome: forgetting it takes that note away, and the cache stays what it is for the copy.
+/// A slow file was copied, and the cache followed the copy (`adopt --moved`). The old file's note still names the
+/// cache. Outcome: forgetting it takes that note away, and the cache stays what it is for the copy.
 ///
 /// Planted break: the cache is given up, as any other is; the copy loses what only its cache has.
 #[test]

@@ -15,7 +15,7 @@
 
 use super::identity::{store_of, store_of_loop};
 use super::note::CacheNote;
-use super::rescue::FastDevice;
+use super::rescue::ReadOnlyDevice;
 use super::{CacheDevice, give_up};
 use crate::backend::{Backing, VolumeConfig};
 use crate::notes::Notes;
@@ -142,14 +142,14 @@ fn stores_of(volume: &VolumeConfig) -> Vec<[u8; 16]> {
 }
 
 /// The device of a cache and what its superblock says; `None` where no cache can be read there.
-fn look_into(path: &Path) -> Option<(FastDevice, Superblock)> {
-    let mut device = FastDevice::of(open_storage(path, false).ok()?).ok()?;
+fn look_into(path: &Path) -> Option<(ReadOnlyDevice, Superblock)> {
+    let mut device = ReadOnlyDevice::of(open_storage(path, false).ok()?).ok()?;
     let superblock = probe(&mut device).ok()?;
     Some((device, superblock))
 }
 
 /// Units that the store lacks, believed or not; `None` where the records are damaged.
-fn dirty_units(device: &mut FastDevice, superblock: &Superblock) -> Option<u32> {
+fn dirty_units(device: &mut ReadOnlyDevice, superblock: &Superblock) -> Option<u32> {
     let Superblock { store, store_blocks, .. } = *superblock;
     let config = CacheConfig::new(superblock.layout.units, Scheme::default());
     let identity = Identity { store, store_blocks };

@@ -1,7 +1,7 @@
 //! Requests to a file or disk when the caller wants them, many outstanding: what a load needs that does not wait for
 //! answers.
 
-use super::{ALIGNMENT_BYTES, MeasureError, Page, Target, system};
+use super::{ALIGNMENT_BYTES, AlignedPage, MeasureError, Target, system};
 use crate::ring::{Completed, Owner, Ring};
 use io_uring::{opcode, types};
 use plimsoll_core::Span;
@@ -14,7 +14,7 @@ pub struct Requests {
     target: Target,
     ring: Ring,
     /// Of all slots, one after the other.
-    memory: Vec<Page>,
+    memory: Vec<AlignedPage>,
     slot_pages: usize,
     /// Bytes and direction of what is under way, by slot.
     under_way: Vec<Option<(u32, bool)>>,
@@ -30,7 +30,7 @@ impl Requests {
     pub fn new(target: Target, slots: u32, bytes_max: u32, content: &[u8]) -> Result<Requests, MeasureError> {
         let ring = Ring::new().map_err(|error| system(&target.path, "use io_uring for it", error))?;
         let slot_pages = (bytes_max as usize).div_ceil(ALIGNMENT_BYTES);
-        let mut memory = vec![Page([0; ALIGNMENT_BYTES]); slot_pages * slots as usize];
+        let mut memory = vec![AlignedPage([0; ALIGNMENT_BYTES]); slot_pages * slots as usize];
         for (page, bytes) in memory.iter_mut().zip(content.chunks_exact(ALIGNMENT_BYTES).cycle()) {
             page.0.copy_from_slice(bytes);
         }

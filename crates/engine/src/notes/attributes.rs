@@ -2,8 +2,8 @@
 
 use super::format::{Note, OnStore, decode_on_store, hex, unreadable};
 use crate::backend::{Backing, VolumeConfig};
-use crate::cache::store_of;
 use crate::occupied::beneath::file_beneath;
+use crate::store_identity::store_of;
 use plimsoll_linux::files::open_regular;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;

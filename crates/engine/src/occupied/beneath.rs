@@ -2,7 +2,8 @@
 //! device.
 //!
 //! ```text
-//!   /dev/loop1p2  ->  /dev/loop1, from the partition's first byte  ->  /srv/a.img, from there and the loop device's offset
+//!   /dev/loop1p2  ->  /dev/loop1, from the partition's first byte
+//!                 ->  /srv/a.img, from there and the loop device's offset
 //! ```
 //!
 //! **The intuition.** Two paths may lead to the same bytes. So a program that asks for some bytes goes down to the last

@@ -27,7 +27,7 @@ use super::table::Table;
 use crate::backend::{Backend, Volume};
 use crate::buffer::{Arena, Buffer, BufferClass};
 use crate::by_volume::ByVolume;
-use crate::read_ahead::{Changes, Fetch, Figures, Found, Part, ReadAhead, Reader};
+use crate::read_ahead::{Changes, Fetch, Figures, Lookup, ReadAhead, ReadSegment, Reader};
 use crate::slab::Slab;
 use crate::status::ReadAheadStatus;
 use crate::submission::{CacheBlock, Payload, Submission};
@@ -75,7 +75,7 @@ struct Session {
 
 struct WaitingPart {
     request: u32,
-    part: Part,
+    part: ReadSegment,
 }
 
 /// The bytes of a session's slots.
@@ -96,7 +96,7 @@ impl SlotMemory {
     ///
     /// # Safety
     /// Nothing is being fetched into the slot, and the part lies in the bytes that begin at `target`.
-    unsafe fn copy(&self, part: &Part, target: *mut u8) {
+    unsafe fn copy(&self, part: &ReadSegment, target: *mut u8) {
         let slot = &self.slots[part.slot as usize];
         debug_assert!((part.at_in_slot + part.length) as usize <= slot.capacity());
         // SAFETY: a part lies in its slot, and the caller vouches for the rest.
@@ -116,8 +116,8 @@ impl Drop for SlotMemory {
 
 /// Where a read that was found in slots wants its bytes; `None` where they are in the volume itself.
 fn target_of(request: &Request) -> Option<*mut u8> {
-    match &request.payload {
-        Payload::Buffer { .. } => request.payload.as_ptr().map(<*const u8>::cast_mut),
+    match &request.asked.payload {
+        Payload::Buffer { .. } => request.asked.payload.as_ptr().map(<*const u8>::cast_mut),
         _ => None,
     }
 }
@@ -127,13 +127,16 @@ impl Session {
     fn hand_out(&mut self, index: u32, request: &Request) -> bool {
         let Session { reader, memory, waiting, .. } = self;
         let mut is_whole = true;
-        reader.hand_out(request.offset, request.length, |part| match (part.is_ready, target_of(request), &*memory) {
-            // SAFETY: a slot that is ready is not being filled; `check` found the payload to hold the whole request.
-            (true, Some(target), Some(memory)) => unsafe { memory.copy(&part, target) },
-            (true, ..) => {}
-            (false, ..) => {
-                is_whole = false;
-                waiting.push(WaitingPart { request: index, part });
+        reader.hand_out(request.asked.offset, request.asked.length, |part| {
+            match (part.is_ready, target_of(request), &*memory) {
+                // SAFETY: a slot that is ready is not being filled; `check` found the payload to hold the whole
+                // request.
+                (true, Some(target), Some(memory)) => unsafe { memory.copy(&part, target) },
+                (true, ..) => {}
+                (false, ..) => {
+                    is_whole = false;
+                    waiting.push(WaitingPart { request: index, part });
+                }
             }
         });
         is_whole
@@ -282,9 +285,9 @@ impl Ahead {
 
     /// A request goes to its volume: until it is done, what it writes, trims or zeroes is left to the device.
     pub(crate) fn begin_change(&mut self, request: &Request) {
-        let Request { operation, volume, offset, length, .. } = *request;
+        let Submission { operation, offset, length, .. } = request.asked;
         if operation.is_write()
-            && let Some(ahead) = self.volumes.get_mut(volume)
+            && let Some(ahead) = self.volumes.get_mut(request.volume)
         {
             ahead.changes.begin(offset, length);
         }
@@ -292,9 +295,9 @@ impl Ahead {
 
     /// A request is done, and no front end has heard of it: what it wrote, trimmed or zeroed is read anew.
     pub(crate) fn change_done(&mut self, request: &Request) {
-        let Request { operation, volume, offset, length, .. } = *request;
+        let Submission { operation, offset, length, .. } = request.asked;
         if operation.is_write()
-            && let Some(ahead) = self.volumes.get_mut(volume)
+            && let Some(ahead) = self.volumes.get_mut(request.volume)
         {
             ahead.changed(offset, length);
         }
@@ -306,16 +309,16 @@ impl Ahead {
         self.begin_change(request);
         let is_in_memory = matches!(of.volume.backend, Backend::Memory(_));
         // A volume in memory that had a cache a moment ago gets reads with buffers.
-        let is_meant = request.operation == Operation::Read && !of.has_causes;
-        let is_meant = is_meant && is_in_memory == matches!(request.payload, Payload::Volume(_));
+        let is_meant = request.asked.operation == Operation::Read && !of.has_causes;
+        let is_meant = is_meant && is_in_memory == matches!(request.asked.payload, Payload::Volume(_));
         let Some(ahead) = self.volumes.get_mut(of.number) else { return ground.then(Next::Add(index)) };
-        if !is_meant || ahead.changes.touch(request.offset, request.length) {
+        if !is_meant || ahead.changes.touch(request.asked.offset, request.asked.length) {
             return ground.then(Next::Add(index));
         }
-        let found = ahead.sessions[number].reader.read(ground.now, request.offset, request.length);
+        let found = ahead.sessions[number].reader.read(ground.now, request.asked.offset, request.asked.length);
         let fetch = match found {
-            Found::Alone => return ground.then(Next::Add(index)),
-            Found::Here(fetch) => fetch,
+            Lookup::Miss => return ground.then(Next::Add(index)),
+            Lookup::Hit(fetch) => fetch,
         };
         if let Some(fetch) = fetch
             && !ahead.take_place(number, is_in_memory)
@@ -323,7 +326,7 @@ impl Ahead {
             ahead.sessions[number].reader.ended(fetch.slot, false);
             return ground.then(Next::Add(index));
         }
-        let class = request.class;
+        let class = request.asked.class;
         let is_whole = ahead.sessions[number].hand_out(index, request);
         if let Some(fetch) = fetch {
             ahead.begin_fetch(ground, table, of, number, fetch, class);

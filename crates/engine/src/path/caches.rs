@@ -4,9 +4,9 @@ use super::ground::Ground;
 use super::orphans::Orphans;
 use super::table::Table;
 use crate::by_volume::ByVolume;
-use crate::cached::{Surroundings, VolumeCache};
 use crate::ring::Ring;
 use crate::submission::Submission;
+use crate::volume_cache::{Surroundings, VolumeCache};
 use plimsoll_core::{AccountId, Time};
 use rustix::io::Errno;
 

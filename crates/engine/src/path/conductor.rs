@@ -29,7 +29,6 @@ use super::orphans::Orphans;
 use super::request::{Request, check};
 use super::table::Table;
 use crate::alarm::Alarm;
-use crate::cached::Surroundings;
 use crate::clock::Clock;
 use crate::config::EngineConfig;
 use crate::emulation::Emulation;
@@ -39,6 +38,7 @@ use crate::ring::Ring;
 use crate::seat::{Seat, VolumeSeat};
 use crate::slab::Slab;
 use crate::submission::{Finished, Submission, VolumeBytes};
+use crate::volume_cache::Surroundings;
 use crate::work::Work;
 use plimsoll_core::{AccountTree, Operation, Time};
 use rustix::io::Errno;
@@ -199,10 +199,10 @@ impl Conductor {
         let request = table.requests.remove(index).expect("a request is done once");
         // Before any front end hears that it is done.
         ahead.change_done(&request);
-        let Request { asker, volume, length, error, .. } = request;
+        let Request { asker, volume, error, .. } = request;
         match asker {
             Asker::Cache(_) if request.is_abandoned => caches.dropped_ended(volume, index),
-            Asker::Cache(first) => caches.store_done(ground, table, volume, (first, length), error),
+            Asker::Cache(first) => caches.store_done(ground, table, volume, (first, request.asked.length), error),
             Asker::ReadAhead { session, slot } => ahead.fetched(ground, table, volume, (session, slot), error),
             Asker::FrontEnd(front_end, token) => {
                 self.answer((front_end, token), request);
@@ -213,9 +213,10 @@ impl Conductor {
 
     /// Answers a request of a front end.
     fn answer(&mut self, (front_end, token): (u32, u64), request: Request) {
-        let Request { volume, operation, offset, length, payload, mut error, .. } = request;
+        let Request { volume, asked, mut error, .. } = request;
+        let Submission { operation, offset, length, is_forced, payload, .. } = asked;
         // A forced write that has failed tells its session as much as a flush does.
-        let tells = operation == Operation::Flush || (request.is_forced && error.is_some());
+        let tells = operation == Operation::Flush || (is_forced && error.is_some());
         if tells && !request.is_abandoned && self.volumes[volume].doubts.tell_failed(request.session) {
             error.get_or_insert(Errno::IO);
         }
@@ -233,9 +234,9 @@ impl Conductor {
     /// `token` when it has them. O(requests under way).
     pub(crate) fn claim(&mut self, seat: &Seat, token: u64, offset: u64, length: u64) {
         let Conductor { ground, table, caches, claims, .. } = self;
-        let changes = table.requests.iter().filter(|(_, request)| request.operation.is_write());
+        let changes = table.requests.iter().filter(|(_, request)| request.asked.operation.is_write());
         let changes = changes.filter_map(|(_, request)| {
-            let bytes = stretch(request.volume, request.offset, request.length.into());
+            let bytes = stretch(request.volume, request.asked.offset, request.asked.length.into());
             Some((request.asker.front_end()?, bytes))
         });
         let cached = caches.get(seat.volume).into_iter().flat_map(|cache| cache.changes());

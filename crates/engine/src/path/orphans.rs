@@ -15,7 +15,7 @@
 //!
 //! **Complication.** A cache takes the requests for a block in the order of their coming, so no request has to wait
 //! there. But what the cache has begun it ends, and a front end that wants to know that waits for it, too. What it
-//! asked the volume for, and no backend has, it is told to have failed ([`cached`](crate::cached)).
+//! asked the volume for, and no backend has, it is told to have failed ([`volume_cache`](crate::volume_cache)).
 //!
 //! **Cost.** Nothing but a look at a length while there are no orphans. What is abandoned is looked for among all
 //! requests and pieces under way. A request that comes takes O(log n + orphans in its way). The end of an orphan takes
@@ -27,12 +27,13 @@ use super::ground::Ground;
 use super::next::{Next, Orphan};
 use super::request::{Piece, Request};
 use super::table::Table;
+use crate::submission::Submission;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use stretches::{Stretch, Stretches};
 
 /// A request that waits for orphans.
-struct Held {
+struct WaitingRequest {
     request: u32,
     /// As in its front end's seat.
     reader: Option<u32>,
@@ -50,7 +51,7 @@ pub(crate) struct Orphans {
     numbers: u64,
     /// Pieces at backends.
     at_backends: Stretches<()>,
-    held: Stretches<Held>,
+    held: Stretches<WaitingRequest>,
     /// All there are, those in caches too, by volume and number.
     open: BTreeSet<(u32, u64)>,
     /// By volume and number.
@@ -71,7 +72,7 @@ impl Orphans {
         let orphans = self.at_backends.count(stretch);
         if orphans > 0 {
             let number = self.next_number();
-            self.held.insert(stretch, number, Held { request, reader, orphans });
+            self.held.insert(stretch, number, WaitingRequest { request, reader, orphans });
         }
         orphans > 0
     }
@@ -91,7 +92,7 @@ impl Orphans {
     }
 
     /// A backend has done a piece. Gives the requests that wait for no other one, in the order of their coming.
-    fn ended(&mut self, stretch: Stretch, number: u64) -> Vec<Held> {
+    fn ended(&mut self, stretch: Stretch, number: u64) -> Vec<WaitingRequest> {
         self.open.remove(&(stretch.volume, number));
         self.at_backends.remove(stretch, number);
         self.held.take_of(stretch, |held_number, held| {
@@ -111,13 +112,14 @@ impl Orphans {
 
 /// The bytes of a request.
 fn stretch_of(request: &Request) -> Stretch {
-    let Request { volume, offset: start, length, .. } = *request;
+    let Submission { offset: start, length, .. } = request.asked;
+    let volume = request.volume;
     Stretch { volume, start, end: start + u64::from(length) }
 }
 
 /// The bytes of a piece of a request.
 fn stretch_of_piece(request: &Request, piece: &Piece) -> Stretch {
-    let start = request.offset + u64::from(piece.start);
+    let start = request.asked.offset + u64::from(piece.start);
     Stretch { volume: request.volume, start, end: start + u64::from(piece.length) }
 }
 
@@ -142,7 +144,7 @@ impl Orphans {
             let is_there = |piece: &&mut Piece| piece.waits.for_backend && piece.orphan.is_none();
             let Some(piece) = pieces.get_mut(index).filter(is_there) else { continue };
             let request = &requests[piece.request];
-            if request.is_abandoned && request.operation.is_write() {
+            if request.is_abandoned && request.asked.operation.is_write() {
                 piece.orphan = Some(self.began(stretch_of_piece(request, piece)));
             }
         }
@@ -166,7 +168,7 @@ impl Orphans {
     pub(crate) fn orphan_ended(&mut self, ground: &mut Ground, orphan: Orphan) {
         let volume = match orphan {
             Orphan::AtBackend(stretch, number) => {
-                for Held { request, reader, .. } in self.ended(stretch, number) {
+                for WaitingRequest { request, reader, .. } in self.ended(stretch, number) {
                     ground.then(Next::Begin { request, reader });
                 }
                 stretch.volume

@@ -31,14 +31,8 @@ pub(crate) struct Request {
     pub(crate) session: AccountId,
     /// The account that its latency counts as: that of its first piece.
     pub(crate) metered: AccountId,
-    pub(crate) operation: Operation,
-    /// First byte in the volume.
-    pub(crate) offset: u64,
-    pub(crate) length: u32,
-    pub(crate) is_forced: bool,
-    /// What the client says that it is.
-    pub(crate) class: Class,
-    pub(crate) payload: Payload,
+    /// What was submitted; its token counts for nothing.
+    pub(crate) asked: Submission,
     pub(crate) arrived: Time,
     /// Bytes that have been cut into pieces; `None` as long as none was cut.
     cut_bytes: Option<u32>,
@@ -56,19 +50,13 @@ pub(crate) struct Request {
 
 impl Request {
     /// A request for the answer to go to `asker`, which has its own name for it: the submission's counts for nothing.
-    pub(crate) fn new(asker: Asker, volume: u32, session: AccountId, submission: Submission, now: Time) -> Request {
-        let Submission { token: _, operation, offset, length, is_forced, class, payload } = submission;
+    pub(crate) fn new(asker: Asker, volume: u32, session: AccountId, asked: Submission, now: Time) -> Request {
         Request {
             asker,
             volume,
             session,
             metered: session,
-            operation,
-            offset,
-            length,
-            is_forced,
-            class,
-            payload,
+            asked,
             arrived: now,
             cut_bytes: None,
             pieces: 0,
@@ -83,19 +71,19 @@ impl Request {
     /// enough is under way.
     pub(crate) fn uncut(&self) -> Option<(u32, u32)> {
         let start = self.cut_bytes.unwrap_or(0);
-        let pieces_max = match self.payload {
+        let pieces_max = match self.asked.payload {
             Payload::Buffer { .. } => PIECES_MAX,
             Payload::None | Payload::Volume(_) | Payload::Cache(_) => PIECES_WITHOUT_BUFFER_MAX,
         };
-        if self.pieces >= pieces_max || (self.cut_bytes.is_some() && start == self.length) {
+        if self.pieces >= pieces_max || (self.cut_bytes.is_some() && start == self.asked.length) {
             return None;
         }
-        let length_max = match self.operation {
+        let length_max = match self.asked.operation {
             Operation::Read | Operation::Write | Operation::Flush => TRANSFER_PIECE_BYTES_MAX,
             Operation::WriteZeroes => ZEROES_PIECE_BYTES_MAX,
             Operation::Trim => TRIM_PIECE_BYTES_MAX,
         };
-        Some((start, (self.length - start).min(length_max)))
+        Some((start, (self.asked.length - start).min(length_max)))
     }
 
     /// Cuts off `length` bytes, at most what [`uncut`](Self::uncut) said.
@@ -106,7 +94,7 @@ impl Request {
 
     /// Gives up what is not yet cut.
     pub(crate) fn cut_no_more(&mut self) {
-        self.cut_bytes = Some(self.length);
+        self.cut_bytes = Some(self.asked.length);
     }
 }
 
@@ -167,12 +155,12 @@ impl Piece {
             request: index,
             start,
             length,
-            session: match request.operation {
+            session: match request.asked.operation {
                 Operation::Flush => request.session,
                 _ => session_of(&tag.causes, request.session),
             },
             tag,
-            runs: request.operation.runs(length),
+            runs: request.asked.operation.runs(length),
             sequence,
             recording: None,
             dispatched_by: None,
@@ -198,16 +186,17 @@ impl Piece {
         let mut block = BlockRequest::new(
             RequestId(u64::from(index)),
             self.session,
-            request.operation,
-            volume_start + request.offset + u64::from(self.start),
+            request.asked.operation,
+            volume_start + request.asked.offset + u64::from(self.start),
             self.length,
             request.arrived,
         );
-        let is_waited_for = matches!(request.operation, Operation::Read | Operation::Flush) || request.is_forced;
+        let is_waited_for =
+            matches!(request.asked.operation, Operation::Read | Operation::Flush) || request.asked.is_forced;
         block.is_sync = is_waited_for || self.tag.is_sync;
-        block.is_forced = request.is_forced;
+        block.is_forced = request.asked.is_forced;
         block.causes = self.tag.causes.clone();
-        block.class = if request.class == Class::UNCLASSIFIED { self.tag.class } else { request.class };
+        block.class = if request.asked.class == Class::UNCLASSIFIED { self.tag.class } else { request.asked.class };
         block.file = self.tag.file;
         block
     }
@@ -276,7 +265,7 @@ mod tests {
         assert_eq!(pieces.iter().map(|piece| piece.1).sum::<u32>(), PAYLOAD_BYTES_MAX);
         let mut flush = request(Operation::Flush, 0);
         assert_eq!(cut_all(&mut flush), [(0, 0)]);
-        if let Payload::Buffer { buffer, .. } = read.payload {
+        if let Payload::Buffer { buffer, .. } = read.asked.payload {
             arena.give(buffer);
         }
     }
@@ -309,7 +298,7 @@ mod tests {
         let known = BlockTag { class: Class::JOURNAL, ..BlockTag::default() };
         for (said, expected) in [(0, 7), (19, 19)] {
             let mut write = request(Operation::Write, 512);
-            write.class = Class::new(said).unwrap();
+            write.asked.class = Class::new(said).unwrap();
             let piece = Piece::new((0, &write), 0, 512, known.clone(), 0);
             assert_eq!(piece.block_request(0, &write, 0).class.number(), expected);
         }

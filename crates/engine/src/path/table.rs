@@ -39,12 +39,16 @@ impl Table {
         let request = &mut self.requests[index];
         let (start, length_max) = request.uncut()?;
         let VolumeSeat { tags, unflushed, .. } = seat;
-        let has_tags = matches!(request.operation, Operation::Read | Operation::Write);
+        let has_tags = matches!(request.asked.operation, Operation::Read | Operation::Write);
         let (tag, length) = match tags.as_deref().filter(|_| has_tags) {
-            Some(tags) => {
-                tag_piece(tags, &ground.tree, request.operation, request.offset + u64::from(start), length_max)
-            }
-            None if request.operation == Operation::Flush => (BlockTag::of_flush(unflushed), length_max),
+            Some(tags) => tag_piece(
+                tags,
+                &ground.tree,
+                request.asked.operation,
+                request.asked.offset + u64::from(start),
+                length_max,
+            ),
+            None if request.asked.operation == Operation::Flush => (BlockTag::of_flush(unflushed), length_max),
             None => (BlockTag::default(), length_max),
         };
         request.cut(length);
@@ -65,7 +69,7 @@ impl Table {
         {
             tap.completed(ground.now, piece.sequence);
         }
-        if request.operation == Operation::Write {
+        if request.asked.operation == Operation::Write {
             seat.unflushed.union_with(&piece.tag.causes);
         }
     }

@@ -8,7 +8,7 @@
 //! ```text
 //!   read(offset, length) --> streams: does it go on where a stream was? --> slots: is it there, or on its way?
 //!                                          |                                   yes: hand out      no: fetch, or alone
-//!                                          +--> next_ahead: the next chunk of a stream that has less than its window ahead
+//!                                          +--> next_ahead: the next chunk of a stream with less than its window
 //!   changed(offset, length) --> slots: what was written is dropped
 //! ```
 //!
@@ -34,7 +34,7 @@ mod reader;
 mod streams;
 
 pub(crate) use changes::Changes;
-pub(crate) use reader::{Fetch, Figures, Found, Part, Reader};
+pub(crate) use reader::{Fetch, Figures, Lookup, ReadSegment, Reader};
 
 /// Chunks that the largest window has, at least.
 const CHUNKS_MIN: u32 = 8;

@@ -49,14 +49,14 @@ impl Slot {
     }
 }
 
-/// What a reader has of a read.
+/// How much of a read a reader has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Lookup {
     /// Not all of it: it is read as if nothing were read ahead.
-    Alone,
+    Miss,
     /// All of it is in slots, or on its way there once this fetch, if there is one, has begun. [`Reader::hand_out`]
     /// says where.
-    Here(Option<Fetch>),
+    Hit(Option<Fetch>),
 }
 
 /// A chunk to be fetched into a slot. [`Reader::ended`] must follow.
@@ -71,7 +71,7 @@ pub(crate) struct Fetch {
 
 /// A part of a read that one slot has, or will have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ReadSegment {
     pub(crate) slot: u32,
     /// First byte in the slot.
     pub(crate) at_in_slot: u32,
@@ -131,7 +131,7 @@ impl Reader {
 
     /// The client reads `length` bytes, inside of the volume. A read of a chunk or more is large already: it makes no
     /// stream.
-    pub(crate) fn read(&mut self, now: Time, offset: u64, length: u32) -> Found {
+    pub(crate) fn read(&mut self, now: Time, offset: u64, length: u32) -> Lookup {
         let end = offset + u64::from(length);
         let belongs = match length < self.chunk_bytes {
             true => self.streams.read(now, offset, length),
@@ -143,18 +143,18 @@ impl Reader {
             self.streams.distrust();
         }
         if self.first_missing(offset, end).is_none() {
-            return Found::Here(None);
+            return Lookup::Hit(None);
         }
-        let (Belongs::To(stream) | Belongs::Begins(stream)) = belongs else { return Found::Alone };
+        let (Belongs::To(stream) | Belongs::Begins(stream)) = belongs else { return Lookup::Miss };
         self.retire_passed(now);
         self.make_room(now, stream);
         let missing = self.first_missing(offset, end).expect("no slot was filled");
         let fetch = self.fetch(stream, missing, end, true);
-        fetch.map_or(Found::Alone, |fetch| Found::Here(Some(fetch)))
+        fetch.map_or(Lookup::Miss, |fetch| Lookup::Hit(Some(fetch)))
     }
 
-    /// Names each part of a read that was found [`Here`](Found::Here), in the order of its bytes.
-    pub(crate) fn hand_out(&mut self, offset: u64, length: u32, mut part: impl FnMut(Part)) {
+    /// Names each part of a read that was found [`Hit`](Lookup::Hit), in the order of its bytes.
+    pub(crate) fn hand_out(&mut self, offset: u64, length: u32, mut part: impl FnMut(ReadSegment)) {
         let end = offset + u64::from(length);
         let mut at = offset;
         while at < end {
@@ -162,7 +162,7 @@ impl Reader {
             let slot = &mut self.slots[number];
             let length = (slot.to.min(end) - at) as u32;
             slot.used = slot.used.saturating_add(length);
-            part(Part {
+            part(ReadSegment {
                 slot: number as u32,
                 at_in_slot: (at - slot.base) as u32,
                 at_in_read: (at - offset) as u32,

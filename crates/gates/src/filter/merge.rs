@@ -5,8 +5,8 @@
 //!
 //! | the profile | merged |
 //! | --- | --- |
-//! | allows a gated call | notified as the gates want it; with other arguments allowed, by a condition that excludes theirs |
-//! | allows it on conditions (arguments, capabilities) | notified on both conditions, allowed on the profile's alone; refused as before |
+//! | allows a gated call | notified as the gates want it; allowed with other arguments, by conditions |
+//! | allows it on conditions | notified on both conditions, allowed on the profile's alone; refused as before |
 //! | refuses it, by a rule or by default | as it was |
 //! | logs or traces it, or refuses it on conditions | as it was, and [named](Merged::not_notified): it is not held |
 //!

@@ -8,7 +8,7 @@
 //! | a journal's blocks are free | `a_commit_is_paid_by_the_calls_that_joined_it` | |
 //! | every cause pays the same of a commit | `a_commit_is_paid_by_the_calls_that_joined_it` | |
 //! | fsyncs are not held | `fsyncs_go_in_batches_by_priority` | |
-//! | dirty pages cost nothing until written | `who_dirties_owes_until_it_is_written` | `buffered_writers_have_their_shares` |
+//! | dirty pages are free at first | `who_dirties_owes_until_it_is_written` | `buffered_writers_have_their_shares` |
 //! | debts are not settled | `who_dirties_owes_until_it_is_written` | `who_filled_the_memory_does_not_...` |
 //! | overwriting is charged again | `overwriting_costs_nothing` | |
 //! | an absent account does not linger | `the_disk_waits_for_who_reads_on` | |

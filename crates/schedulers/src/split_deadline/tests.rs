@@ -8,7 +8,8 @@
 //! | slices of any length | `a_slice_leaves_the_others_their_time` |
 //! | held calls have endless patience | `no_call_is_held_longer_than_the_bound` |
 //! | files are never too old | `old_pages_are_written_though_nobody_asks` |
-//! | writes without a waiter go during a commit | `a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit`, `decides_as_the_obvious_way_does` |
+//! | writes without a waiter go during a commit | `decides_as_the_obvious_way_does`, and the next row's test |
+//! | the same, on a solid-state drive | `a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit` |
 //! | expired reads wait for the sweep | `decides_as_the_obvious_way_does` |
 
 use super::*;

@@ -2,9 +2,9 @@
 //! set of accounts that dirtied it.
 //!
 //! ```text
-//!   absent --insert--> locked --end_read--> clean --dirty--> dirty --begin_writeback--> writeback --end_writeback--> clean
-//!                                             ^                ^---------- dirty again ------+
-//!                                             +-- evicted when memory is short
+//!   absent --insert--> locked --end_read--> clean --dirty--> dirty --begin_writeback--> writeback
+//!     ^                                     | ^                ^------ dirty again -------+   |
+//!     +----- evicted: memory is short ------+ +---------------- end_writeback ----------------+
 //! ```
 //!
 //! [`Cache`] is the state, without tasks or time. [`crate::calls`] and [`crate::writeback`] read, write and throttle. A

@@ -10,14 +10,15 @@
 //! | creat, mkdir | gate, directory's lock, makes the [`Inode`] | [`create`](FileSystem::create) |
 //! | open, stat | finds the inode | [`lookup`](FileSystem::lookup): reads the directory's and the inode's block |
 //! | unlink | gate, lock, takes the name away; drops the pages | [`unlink`](FileSystem::unlink) |
-//! | rename | gate, both directories' locks, moves the name | [`rename`](FileSystem::rename), `unlink` of what it replaces |
-//! | truncate | gate, lock, waits for writeback of what goes, drops pages | [`truncate`](FileSystem::truncate), then sets the size |
+//! | rename | gate, both directories' locks, moves the name | [`rename`](FileSystem::rename), `unlink` of an old one |
+//! | truncate | gate, lock, waits for writeback, drops pages | [`truncate`](FileSystem::truncate), then sets the size |
 //! | fallocate | gate, lock | [`preallocate`](FileSystem::preallocate), then sets the size if it grows |
-//! | write, append | gate, lock | [`before_write`](FileSystem::before_write) once a call; then pages are dirtied, the size set and the dirtier throttled |
+//! | write, append | gate, lock; dirties pages, sets the size, throttles | [`before_write`](FileSystem::before_write) |
 //! | read | per page: hit, wait, or read-ahead | [`map`](FileSystem::map) for each stretch that is not in memory |
-//! | fsync, fdatasync | gate; writes the file's dirty pages (as below) as the caller, and waits | [`sync`](FileSystem::sync) |
+//! | fsync, fdatasync | gate; writes the file's dirty pages as the caller, waits | [`sync`](FileSystem::sync) |
 //! | sync (all) | writes every file, waits | [`sync_all`](FileSystem::sync_all) |
-//! | (flusher, fsync, a scheduler's wish) | takes the next stretch of dirty pages of a file | [`allocate`](FileSystem::allocate), then [`write_completed`](FileSystem::write_completed) when the device is done |
+//! | (flusher, fsync, a scheduler's wish) | takes the next dirty pages of a file | [`allocate`](FileSystem::allocate) |
+//! | (the device is done) | ends their writeback | [`write_completed`](FileSystem::write_completed) |
 //!
 //! **Actors.** An [`Actor`] does everything: it has a *session*, in whose name it submits I/O (what CFQ sees), and
 //! *causes*, on whose behalf (what a split-level scheduler charges). A process acts for itself. The flusher and a

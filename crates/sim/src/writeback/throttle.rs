@@ -14,7 +14,6 @@
 use super::bandwidth::{Bandwidth, ONE};
 use crate::config::{TICK, TICKS_PER_SECOND};
 use crate::machine::Machine;
-use crate::process::Process;
 use plimsoll_core::Time;
 use std::cell::Cell;
 
@@ -157,8 +156,7 @@ fn poll_pages(dirty: u64, limit: u64) -> u64 {
 impl Machine {
     /// A process is going to dirty pages; because of those that it has dirtied it may have to wait
     /// (`balance_dirty_pages_ratelimited`).
-    pub(crate) async fn balance_dirty_pages(&self, process: &Process) {
-        let dirtier = process.dirtier();
+    pub(crate) async fn balance_dirty_pages(&self, dirtier: &Dirtier) {
         let is_exceeded = self.dirty_pages() >= self.writeback.bandwidth.borrow().limit_pages;
         let pause_after = dirtier.pause_after.get();
         if dirtier.dirtied.get() < if is_exceeded { pause_after.min(EXCEEDED_PAGES) } else { pause_after } {
@@ -167,7 +165,7 @@ impl Machine {
         while let Some(pause) = self.next_pause(dirtier) {
             // A timer never fires early: it waits for the tick after the last one (`calc_wheel_index`).
             let wakes = Time::from_nanos((self.now_ticks() + pause.ticks + 1) * TICK.as_nanos());
-            process.sleep(wakes.since(self.now())).await;
+            self.executor.sleep(wakes.since(self.now())).await;
             dirtier.end_pause(&pause);
             if !pause.is_at_limit {
                 break;

@@ -1,7 +1,8 @@
 //! blktrace: the events that Linux writes for `blktrace(8)`, one `struct blk_io_trace` after the other.
 //!
 //! ```text
-//! magic [4]  sequence [4]  time [8]  sector [8]  bytes [4]  action [4]  pid [4]  device [4]  cpu [4]  error [2]  pdu_len [2]
+//! magic [4]  sequence [4]  time [8]  sector [8]  bytes [4]  action [4]
+//! pid [4]  device [4]  cpu [4]  error [2]  pdu_len [2]
 //! ```
 //!
 //! 48 bytes, in the byte order of the traced machine, which the magic number tells; then `pdu_len` bytes that are

@@ -37,7 +37,7 @@ use crate::store::cleaner::{CLEANED_MAX, Cleaned, Why};
 use crate::store::journal::Change;
 use crate::store::marks::Mark;
 use crate::store::operation::{Action, Failure};
-use crate::store::slots::{Kind, Slot, Step};
+use crate::store::slots::{Slot, Step, TaskKind};
 use crate::units::UnitId;
 
 impl CacheStore {
@@ -91,26 +91,26 @@ impl CacheStore {
     }
 
     /// The unit to be cleaned next; `is_first` says that none was taken that has no slot yet.
-    fn next_to_clean(&mut self, is_first: bool) -> Option<(Kind, u64)> {
+    fn next_to_clean(&mut self, is_first: bool) -> Option<(TaskKind, u64)> {
         if !self.is_closing
             && let Some(block) = self.cleaner.refused.next(self.counters.cleaned)
             && self.cache.find(block).is_some_and(|unit| self.cache.is_aside(unit))
         {
-            return Some((Kind::Clean { job: None }, block));
+            return Some((TaskKind::Clean { job: None }, block));
         }
         if !self.is_closing
             && !self.has_failed
             && let Some(job) = self.cache.clean_next()
         {
             let number = self.cache.job(job.unit);
-            return Some((Kind::Clean { job: number }, job.block));
+            return Some((TaskKind::Clean { job: number }, job.block));
         }
         let block = if !self.cleaner.is_cleaning_all() && !self.is_closing {
             self.next_of_sweep()
         } else {
             self.next_of_pass(is_first)
         };
-        block.map(|block| (Kind::Clean { job: None }, block))
+        block.map(|block| (TaskKind::Clean { job: None }, block))
     }
 
     fn next_of_pass(&mut self, is_first: bool) -> Option<u64> {
@@ -318,9 +318,9 @@ impl CacheStore {
         }
         for at in 0..self.slots.slots.len() {
             let slot = &mut self.slots.slots[at];
-            slot.is_doubtful = slot.kind != Kind::Read && matches!(slot.step, Step::Store | Step::Around);
+            slot.is_doubtful = slot.kind != TaskKind::Read && matches!(slot.step, Step::Store | Step::Around);
             let waits =
-                matches!(slot.step, Step::StoreFlush) || (slot.step == Step::Commit && slot.kind == Kind::Flush);
+                matches!(slot.step, Step::StoreFlush) || (slot.step == Step::Commit && slot.kind == TaskKind::Flush);
             if waits && slot.store_writes > self.store.flushed() {
                 self.finish(at, Some(Failure::Store));
             }

@@ -8,7 +8,7 @@ use crate::store::bytes::BLOCK_BYTES;
 use crate::store::marks::Mark;
 use crate::store::operation::{Operation, Origin, Request, RequestKind, Semantics};
 use crate::store::refused::NotCopied;
-use crate::store::slots::{Kind, Slot, Step};
+use crate::store::slots::{Slot, Step, TaskKind};
 use crate::store::superblock::Superblock;
 use crate::store::write_back::WriteBack;
 use crate::units::UnitId;
@@ -18,7 +18,7 @@ impl CacheStore {
     /// What `operation`, which is under way, is for.
     pub fn origin(&self, operation: &Operation) -> Origin {
         match self.slots.slots.get(operation.id as usize) {
-            Some(slot) if matches!(slot.kind, Kind::Clean { .. }) => {
+            Some(slot) if matches!(slot.kind, TaskKind::Clean { .. }) => {
                 Origin::Syncer(self.cache.find(slot.block).map_or(slot.class, |unit| self.cache.describe(unit).class))
             }
             Some(slot) => Origin::Request(slot.token, slot.class),
@@ -264,7 +264,7 @@ impl CacheStore {
             return false;
         }
         let writes = |slot: &&Slot| {
-            slot.kind == Kind::Write
+            slot.kind == TaskKind::Write
                 && !matches!(slot.step, Step::Vacant | Step::Answered | Step::Commit | Step::StoreFlush | Step::Around)
         };
         let writing = self.slots.slots.iter().filter(writes).count() as u32;

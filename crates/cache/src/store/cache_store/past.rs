@@ -18,7 +18,7 @@ use super::CacheStore;
 use crate::cache::Outcome;
 use crate::store::bytes::BLOCK_BYTES;
 use crate::store::operation::{Action, Semantics};
-use crate::store::slots::{Kind, Step};
+use crate::store::slots::{Step, TaskKind};
 use crate::units::UnitId;
 use plimsoll_core::Class;
 use std::ops::Range;
@@ -98,7 +98,7 @@ impl CacheStore {
     pub(super) fn finish_through(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         let is_whole = slot.from == 0 && usize::from(slot.to) == BLOCK_BYTES;
-        let is_through = self.semantics == Semantics::WriteThrough && slot.kind == Kind::Write;
+        let is_through = self.semantics == Semantics::WriteThrough && slot.kind == TaskKind::Write;
         if !is_through || !is_whole || slot.block >= self.superblock.store_blocks || self.has_failed || self.is_closing
         {
             return self.finish(at, None);
@@ -126,7 +126,7 @@ impl CacheStore {
     /// answered as one request, and the operation on the store is one. False if there is no room.
     pub fn submit_trim(&mut self, token: u64, block: u64, count: u32, class: Class) -> bool {
         self.turns.submitted();
-        let Some(at) = self.slots.take(Kind::Trim, token, block) else { return false };
+        let Some(at) = self.slots.take(TaskKind::Trim, token, block) else { return false };
         let slot = &mut self.slots.slots[at];
         (slot.from, slot.to, slot.class) = (0, BLOCK_BYTES as u16, class);
         self.slots.lock_range(at, count);

@@ -4,7 +4,8 @@
 //!   read    in a unit: ReadUnit, its checksum is compared             not in one: Around, or Fetch, answered, Promote
 //!   write   whole, wanted here: WriteUnit, recorded, Commit if strict     else: Known, Around, StoreFlush if strict
 //!           a part of a block in a unit: Merge, then as a whole one
-//!   trim    Store; of a block in a clean unit: forgotten and Known before; in a dirty one: StoreFlush and forgotten behind
+//!   trim    Store; of a block in a clean unit: forgotten and Known before;
+//!                  in a dirty one: StoreFlush and forgotten behind
 //! ```
 //!
 //! A block that is in a unit is never overwritten: the new version goes into an empty unit, and the record switches. So
@@ -22,7 +23,7 @@ use crate::store::journal::{Change, Record};
 use crate::store::marks::Mark;
 use crate::store::operation::{Action, Failure, Semantics, Target};
 use crate::store::pages::Pages;
-use crate::store::slots::{Kind, Step};
+use crate::store::slots::{Step, TaskKind};
 use crate::units::UnitId;
 
 impl CacheStore {
@@ -35,11 +36,11 @@ impl CacheStore {
             (_, Step::Unit) if slot.is_relocated => self.write_elsewhere(at),
             (_, Step::Unit) => self.write_new(at),
             (_, Step::Known) => self.around(at),
-            (Kind::Read, _) => self.start_read(at),
-            (Kind::Write, _) => self.start_write(at),
-            (Kind::Trim, _) => self.start_trim(at),
-            (Kind::Clean { .. }, _) => self.start_clean(at),
-            (Kind::Flush, _) => unreachable!("a flush has no block"),
+            (TaskKind::Read, _) => self.start_read(at),
+            (TaskKind::Write, _) => self.start_write(at),
+            (TaskKind::Trim, _) => self.start_trim(at),
+            (TaskKind::Clean { .. }, _) => self.start_clean(at),
+            (TaskKind::Flush, _) => unreachable!("a flush has no block"),
         }
     }
 
@@ -139,12 +140,12 @@ impl CacheStore {
             return;
         }
         match slot.kind {
-            Kind::Trim => {
+            TaskKind::Trim => {
                 self.slots.slots[at].step = Step::Store;
                 let (from, length) = (slot.block * BLOCK_BYTES as u64, slot.blocks * BLOCK_BYTES as u32);
                 self.outbox.push(at, Target::Store, Action::Trim, from, length);
             }
-            Kind::Clean { .. } => self.store_operation(at, Step::Store, Action::Write, 0, BLOCK_BYTES as u16),
+            TaskKind::Clean { .. } => self.store_operation(at, Step::Store, Action::Write, 0, BLOCK_BYTES as u16),
             _ => self.store_operation(at, Step::Around, Action::Write, slot.from, slot.to),
         }
     }
@@ -183,7 +184,7 @@ impl CacheStore {
         let is_flushed = self.store.flushed() >= slot.store_writes;
         match slot.step {
             Step::Commit if is_committed && is_flushed => self.finish(at, None),
-            Step::StoreFlush if is_flushed && (slot.kind == Kind::Trim || self.is_cached(slot.block).is_some()) => {
+            Step::StoreFlush if is_flushed && (slot.kind == TaskKind::Trim || self.is_cached(slot.block).is_some()) => {
                 self.trimmed(at)
             }
             Step::StoreFlush if is_flushed => self.finish(at, None),
@@ -206,7 +207,7 @@ impl CacheStore {
         let is_doubtful = std::mem::take(&mut self.slots.slots[at].is_doubtful);
         let has_succeeded = has_succeeded && !is_doubtful;
         let slot = self.slots.slots[at];
-        if let Kind::Clean { .. } = slot.kind {
+        if let TaskKind::Clean { .. } = slot.kind {
             return if is_doubtful { self.clean_doubtful(at) } else { self.clean_completed(at, has_succeeded) };
         }
         match slot.step {
@@ -224,7 +225,7 @@ impl CacheStore {
             }
             Step::Merge if self.forget_damaged(at) => self.around(at),
             Step::ReadUnit | Step::Merge => self.finish(at, Some(Failure::Damaged)),
-            Step::Around if slot.kind == Kind::Read => self.finish(at, (!has_succeeded).then_some(Failure::Store)),
+            Step::Around if slot.kind == TaskKind::Read => self.finish(at, (!has_succeeded).then_some(Failure::Store)),
             Step::Around if has_succeeded => self.written_to_store(at),
             Step::Around | Step::Store if !has_succeeded => self.not_written_to_store(at),
             Step::Fetch => self.fetched(at, has_succeeded),
@@ -250,7 +251,7 @@ impl CacheStore {
             self.note_damaged(unit, block);
             return false;
         }
-        if self.slots.slots[at].kind == Kind::Read && self.journal.is_crowded() {
+        if self.slots.slots[at].kind == TaskKind::Read && self.journal.is_crowded() {
             // Reads are not counted: a later read tells the journal.
             return true;
         }

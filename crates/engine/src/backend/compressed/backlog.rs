@@ -21,7 +21,7 @@
 //! [`Compressing`] that has found nothing more says that it goes, and looks once more afterwards. All four are
 //! sequentially consistent, so one of the two sees the other.
 
-use super::{CompressedMemory, Found};
+use super::{CompressedMemory, CompressionStep};
 use crossbeam_queue::ArrayQueue;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicUsize};
@@ -130,9 +130,9 @@ impl Compressing {
     pub(crate) fn one_page(&mut self) -> bool {
         let Some(memory) = self.memory.upgrade() else { return false };
         match memory.compress_one() {
-            Found::Page => true,
-            Found::Failure => false,
-            Found::Nothing => self.stays(&memory),
+            CompressionStep::Page => true,
+            CompressionStep::Failure => false,
+            CompressionStep::Nothing => self.stays(&memory),
         }
     }
 

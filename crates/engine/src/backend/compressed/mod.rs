@@ -32,14 +32,14 @@ const CHUNK_PAGES: usize = 512;
 
 /// What is kept of a page.
 #[derive(Default)]
-struct Page {
+struct CompressedPage {
     /// See [`codec`]; nothing for zeroes.
     kept: Option<Arc<[u8]>>,
     is_in_backlog: bool,
 }
 
 /// Pages that got their places together.
-type Chunk = Box<[Mutex<Page>]>;
+type Chunk = Box<[Mutex<CompressedPage>]>;
 
 /// Pages, compressed. Threads may read and write at the same time; of two writes to a page, one is there afterwards.
 pub struct CompressedMemory {
@@ -56,7 +56,7 @@ pub struct CompressedMemory {
 
 /// What the work that compresses the backlog found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum CompressionStep {
     Nothing,
     Page,
     /// A page that could not be compressed; it is in the backlog again.
@@ -67,7 +67,7 @@ enum Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
-fn lock(page: &Mutex<Page>) -> MutexGuard<'_, Page> {
+fn lock(page: &Mutex<CompressedPage>) -> MutexGuard<'_, CompressedPage> {
     page.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -97,12 +97,12 @@ impl CompressedMemory {
     }
 
     /// The place of a page, if any of its chunk was written.
-    fn place(&self, page: u64) -> Option<&Mutex<Page>> {
+    fn place(&self, page: u64) -> Option<&Mutex<CompressedPage>> {
         let chunk = self.chunks[page as usize / CHUNK_PAGES].get()?;
         Some(&chunk[page as usize % CHUNK_PAGES])
     }
 
-    fn made_place(&self, page: u64) -> &Mutex<Page> {
+    fn made_place(&self, page: u64) -> &Mutex<CompressedPage> {
         let chunk = &self.chunks[page as usize / CHUNK_PAGES];
         &chunk.get_or_init(|| (0..CHUNK_PAGES).map(|_| Mutex::default()).collect())[page as usize % CHUNK_PAGES]
     }
@@ -167,8 +167,8 @@ impl CompressedMemory {
     }
 
     /// Compresses the page that is in the backlog for longest.
-    fn compress_one(&self) -> Found {
-        let Some(page) = self.backlog.take() else { return Found::Nothing };
+    fn compress_one(&self) -> CompressionStep {
+        let Some(page) = self.backlog.take() else { return CompressionStep::Nothing };
         if let Some(snapshot) = self.leave_backlog(page) {
             match smaller(&snapshot, self.level) {
                 Ok(Some(smaller)) => self.put_instead(page, &snapshot, smaller),
@@ -176,13 +176,13 @@ impl CompressedMemory {
                 Err(NotCompressed) => {
                     self.say_failed();
                     self.come_back(page, &snapshot);
-                    return Found::Failure;
+                    return CompressionStep::Failure;
                 }
             }
         }
         self.backlog.leave_place();
         self.compressed_behind.fetch_add(1, Relaxed);
-        Found::Page
+        CompressionStep::Page
     }
 
     /// A page could not be compressed, and is in the backlog again, unless it was written since.
@@ -217,7 +217,7 @@ impl CompressedMemory {
         (first..first + pages).filter_map(|page| self.place(page)).for_each(|place| self.put(&mut lock(place), None));
     }
 
-    fn put(&self, place: &mut Page, kept: Option<Arc<[u8]>>) {
+    fn put(&self, place: &mut CompressedPage, kept: Option<Arc<[u8]>>) {
         let bytes = |kept: &Option<Arc<[u8]>>| kept.as_ref().map_or(0, |kept| kept.len() as u64);
         let new = bytes(&kept);
         let old = std::mem::replace(&mut place.kept, kept);

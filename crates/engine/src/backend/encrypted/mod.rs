@@ -16,8 +16,8 @@ pub use key::{KEY_BYTES, KEY_OPENED, KeyError, check as check_key};
 pub use xts::{SECTOR_BYTES, SectorCipher};
 
 use super::{VolumeConfig, VolumeError};
-use crate::cache::random;
 use crate::notes::{Note, Notes};
+use crate::store_identity::random;
 use key::{FINGERPRINT_BYTES, Key};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;

@@ -2,9 +2,9 @@
 
 use super::Conductor;
 use crate::cache::{CacheSettings, FoundCache};
-use crate::cached::VolumeCache;
 use crate::config::SessionConfig;
 use crate::error::EngineError;
+use crate::volume_cache::VolumeCache;
 use plimsoll_core::Allocation;
 use std::sync::mpsc::Sender;
 

@@ -1,10 +1,10 @@
 //! Direct I/O: between the process and the device, past the page cache.
 
+use super::File;
 use crate::block::{Bio, BioEnd, Plug};
 use crate::cache::{PAGE_BYTES, PageRange};
 use crate::executor::wait::Group;
 use crate::fs::{Extent, Extents, class_of};
-use crate::process::File;
 use crate::writeback::WriteFile;
 use plimsoll_core::Operation;
 

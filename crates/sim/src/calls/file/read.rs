@@ -3,11 +3,11 @@
 //! Two readers that want the same page wait for the same I/O: the first puts the page in locked, the second waits until
 //! it is not.
 
-use super::read_ahead::Window;
+use super::File;
 use crate::block::{Bio, BioEnd, Plug};
 use crate::cache::{PAGE_BYTES, PageRange, PageSpan, frames};
+use crate::calls::read_ahead::Window;
 use crate::fs::class_of;
-use crate::process::File;
 use plimsoll_core::{CallKind, CauseSet, Operation};
 
 impl File {

@@ -1,10 +1,11 @@
 //! From requests to blocks of the cache, and from its answers back.
 
 use super::super::block_tags::{BlockTags, session_of};
+use super::lifecycle::Phase;
 use super::pools::BoundedPools;
-use super::request::{CachedRequest, Part, flush_token_of, index_of, token_of};
+use super::request::{BlockPart, CachedRequest, flush_token_of, index_of, token_of};
 use super::waiting::{Got, session_of_line};
-use super::{Phase, VolumeCache, shares};
+use super::{VolumeCache, shares};
 use plimsoll_cache::Pool;
 use plimsoll_cache::store::{BLOCK_BYTES, Failure, Origin, Request as BlockRequest, RequestKind, Target};
 use plimsoll_core::{AccountId, AccountTree, Class, Operation};
@@ -25,11 +26,12 @@ struct Attribution<'core> {
 impl Attribution<'_> {
     /// The session and class of a block of a request.
     fn of(&self, request: &CachedRequest, block: u64) -> (AccountId, Class) {
-        let Some(tags) = self.tags.filter(|_| matches!(request.operation, Operation::Read | Operation::Write)) else {
-            return (request.session, request.class);
+        let Some(tags) = self.tags.filter(|_| matches!(request.asked.operation, Operation::Read | Operation::Write))
+        else {
+            return (request.session, request.asked.class);
         };
-        let tag = tags.tag(request.operation, block * BLOCK_BYTES as u64);
-        let class = if request.class == Class::UNCLASSIFIED { tag.class } else { request.class };
+        let tag = tags.tag(request.asked.operation, block * BLOCK_BYTES as u64);
+        let class = if request.asked.class == Class::UNCLASSIFIED { tag.class } else { request.asked.class };
         (session_of(&tag.causes, request.session), class)
     }
 }
@@ -80,7 +82,7 @@ impl VolumeCache {
     fn give_up(&mut self, index: u32) {
         let request = &mut self.requests[index];
         request.error.get_or_insert(Errno::CANCELED);
-        (request.is_begun, request.submitted) = (true, request.length);
+        (request.is_begun, request.submitted) = (true, request.asked.length);
         if request.is_through() {
             self.done.push(index);
         }
@@ -106,7 +108,7 @@ impl VolumeCache {
         let mut batch = 0;
         loop {
             let request = &self.requests[index];
-            let is_held = self.phase != Phase::Working && !request.is_begun && !request.is_flushed;
+            let is_held = self.lifecycle.phase != Phase::Working && !request.is_begun && !request.is_flushed;
             if is_held || request.is_submitted() {
                 return;
             }
@@ -159,7 +161,7 @@ impl VolumeCache {
     /// thread takes long; 0 if it waits for that.
     fn range(&mut self, index: u32) -> Option<u32> {
         let request = &self.requests[index];
-        let is_trim = matches!(request.operation, Operation::Trim | Operation::WriteZeroes);
+        let is_trim = matches!(request.asked.operation, Operation::Trim | Operation::WriteZeroes);
         let blocks = request.whole_blocks_left().filter(|_| is_trim && !request.is_flushed)?;
         let blocks = blocks.start..blocks.end.min(self.machine.superblock().store_blocks);
         if blocks.end <= blocks.start + 1 {
@@ -176,7 +178,7 @@ impl VolumeCache {
         let (doubts, is_loose) = (self.machine.doubts(), self.settings.semantics.is_loose());
         let request = &mut self.requests[index];
         let part = request.next_part();
-        if !self.machine.submit_trim(token_of(index, part.start), part.block, count, request.class) {
+        if !self.machine.submit_trim(token_of(index, part.start), part.block, count, request.asked.class) {
             return false;
         }
         if request.submitted == 0 {
@@ -202,18 +204,17 @@ impl VolumeCache {
             let (session, class) = attribution.of(request, block);
             (class, pools.of(attribution.tree, session))
         };
-        if request.operation != Operation::Read || !machine.let_past(request.blocks(), attribution) {
+        if request.asked.operation != Operation::Read || !machine.let_past(request.blocks(), attribution) {
             return false;
         }
-        (request.is_begun, request.submitted) = (true, request.length);
+        (request.is_begun, request.submitted) = (true, request.asked.length);
         self.past.push(index);
         true
     }
 
     /// An operation of the cache ended.
     pub(super) fn operation_ended(&mut self, id: u32, result: Result<(), Errno>) {
-        let operation = self.operations[id as usize].take().expect("what ends was begun");
-        self.operations_under_way -= 1;
+        let operation = self.operations.take(id);
         if let (Err(errno), Target::Store) = (result, operation.target)
             && let Origin::Request(token, _) = self.machine.origin(&operation)
             && let Some(request) = self.requests.get_mut(index_of(token))
@@ -240,11 +241,11 @@ impl VolumeCache {
             request.blocks -= 1;
             request.range_at.take_if(|at| *at == token as u32);
             match failure {
-                None if request.operation == Operation::Read => request.take_read(token as u32, data),
+                None if request.asked.operation == Operation::Read => request.take_read(token as u32, data),
                 None => {}
                 Some(failure) => drop(request.error.get_or_insert(errno_of(failure, request.store_error))),
             }
-            let is_heard = request.operation == Operation::Flush && !request.is_abandoned;
+            let is_heard = request.asked.operation == Operation::Flush && !request.is_abandoned;
             if is_heard && doubts.tell_since(request.session, doubts_so_far) {
                 request.error.get_or_insert(Errno::IO);
             }
@@ -252,7 +253,8 @@ impl VolumeCache {
                 ended_orphans.extend(request.orphan.take());
             }
             if request.is_through() {
-                let loose_since = request.loose_since.filter(|_| request.is_forced && request.operation.is_write());
+                let loose_since =
+                    request.loose_since.filter(|_| request.asked.is_forced && request.asked.operation.is_write());
                 if loose_since.is_some_and(|before| before < doubts_so_far) {
                     // The store was to be flushed meanwhile and could not, and says so only once.
                     doubts.tell_since(request.session, doubts_so_far);
@@ -271,7 +273,7 @@ impl VolumeCache {
                 request.is_flushed = true;
                 request.blocks = 1;
                 places.take(request.session);
-                let flush = flush_request(flush_token_of(index), request.class);
+                let flush = flush_request(flush_token_of(index), request.asked.class);
                 if !machine.submit(&flush, &[]) {
                     // There is no room: the rest of the request is its flush.
                     request.blocks = 0;
@@ -297,10 +299,10 @@ fn next_block(
     store_blocks: u64,
     attribution: &Attribution<'_>,
     pools: &mut BoundedPools,
-) -> (BlockRequest, Option<Part>) {
-    if request.operation == Operation::Flush || request.is_flushed {
+) -> (BlockRequest, Option<BlockPart>) {
+    if request.asked.operation == Operation::Flush || request.is_flushed {
         let token = if request.is_flushed { flush_token_of(index) } else { token_of(index, 0) };
-        return (flush_request(token, request.class), None);
+        return (flush_request(token, request.asked.class), None);
     }
     let part = request.next_part();
     let (session, class) = attribution.of(request, part.block);
@@ -308,7 +310,7 @@ fn next_block(
         request.metered = session;
     }
     let is_whole = part.from == 0 && usize::from(part.to) == BLOCK_BYTES && part.block < store_blocks;
-    let kind = match request.operation {
+    let kind = match request.asked.operation {
         Operation::Read => RequestKind::Read,
         Operation::Trim | Operation::WriteZeroes if is_whole => RequestKind::Trim,
         _ => RequestKind::Write,

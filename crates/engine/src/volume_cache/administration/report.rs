@@ -1,9 +1,9 @@
 //! How a volume's cache is: what it tells its users and the log.
 
-use super::super::{Phase, VolumeCache};
 use crate::cache::semantics_name;
-use crate::emulation::Emulation;
 use crate::status::{CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus, refused, unreadable};
+use crate::volume_cache::VolumeCache;
+use crate::volume_cache::lifecycle::Phase;
 use plimsoll_cache::store::{NotCopied, Semantics};
 use plimsoll_core::class::CLASSES;
 use plimsoll_core::{Class, Span};
@@ -63,7 +63,7 @@ impl VolumeCache {
                 dirty_age_max_ns: write_back.age_max.map(Span::as_nanos),
                 idle_write_back_ns: write_back.idle_after.map(Span::as_nanos),
             },
-            is_working: self.phase == Phase::Working,
+            is_working: self.lifecycle.phase == Phase::Working,
             has_failed: machine.has_failed(),
             units: machine.superblock().layout.units,
             used_units: machine.used_units(),
@@ -85,7 +85,7 @@ impl VolumeCache {
             unreadable: damaged.blocks,
             unreadable_bytes: in_bytes(&damaged),
             bad_units: machine.bad_units(),
-            emulation: self.emulation.as_ref().map(Emulation::status),
+            emulation: self.fast.emulation_status(),
             classes: classes.collect(),
             pools: pools.collect(),
         }

@@ -5,8 +5,8 @@
 //! exists on the device is read first. How many pages a process may dirty before it is looked at again is
 //! [`crate::writeback::throttle`]'s business.
 
+use super::File;
 use crate::cache::{PAGE_BYTES, PageRange, frames};
-use crate::process::File;
 use plimsoll_core::CallKind;
 
 /// Folios of one page that are copied in one piece of processor time: time is not simulated finer than this.
@@ -53,7 +53,7 @@ impl File {
         }
         let (end, mut at) = (offset + length, offset);
         while at < end {
-            machine.balance_dirty_pages(process).await;
+            machine.balance_dirty_pages(process.dirtier()).await;
             let folio = folio_pages(at / PAGE_BYTES, end - at, machine.config.folio_bytes_max);
             let pages_max = if folio > 1 { folio } else { self.single_pages_max() };
             let piece_end = end.min((at / PAGE_BYTES + pages_max) * PAGE_BYTES);

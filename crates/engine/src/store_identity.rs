@@ -1,4 +1,5 @@
-//! What a cache is of: so that it is not put before another store, nor before a copy of its own.
+//! What a store, a file or a block device, is known by: so that no cache is put before another store, nor before a copy
+//! of its own.
 //!
 //! A regular file is known by its inode and the time at which that was made. A copy of the file, or an older one that
 //! was put back, is another. A block device is known by the first of these that there is:
@@ -38,7 +39,7 @@ pub(crate) fn random() -> io::Result<[u8; 16]> {
 }
 
 /// What the store of `volume`, which has so many bytes, is known by.
-pub(super) fn identity_of(volume: &VolumeConfig, volume_bytes: u64) -> io::Result<Identity> {
+pub(crate) fn identity_of(volume: &VolumeConfig, volume_bytes: u64) -> io::Result<Identity> {
     let store = match &volume.backing {
         Backing::Memory { .. } | Backing::CompressedMemory { .. } => *IN_MEMORY,
         Backing::File { path, .. } => store_of(path)?,
@@ -151,7 +152,7 @@ fn content_in(head: &[u8]) -> Option<String> {
 }
 
 /// By what the content of the store of `volume` names itself, where the store is known by its path only.
-pub(super) fn content_of(volume: &VolumeConfig) -> io::Result<Option<String>> {
+pub(crate) fn content_of(volume: &VolumeConfig) -> io::Result<Option<String>> {
     let Backing::File { path, .. } = &volume.backing else { return Ok(None) };
     if !is_known_by_path_only(path)? {
         return Ok(None);
@@ -164,7 +165,7 @@ pub(super) fn content_of(volume: &VolumeConfig) -> io::Result<Option<String>> {
 const HEAD_BYTES: usize = 128 << 10;
 
 /// Whether nothing but its path tells what is at `path` from others.
-pub(super) fn is_known_by_path_only(path: &Path) -> io::Result<bool> {
+pub(crate) fn is_known_by_path_only(path: &Path) -> io::Result<bool> {
     let metadata = std::fs::metadata(path)?;
     Ok(metadata.file_type().is_block_device() && words_of_device(path, metadata.rdev())?.is_path_only)
 }

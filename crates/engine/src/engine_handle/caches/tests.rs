@@ -1,9 +1,9 @@
 //! What administrators are told of a cache when its engine ends meanwhile, or its device fails when it is given up.
 
-use super::detach::End;
 use super::*;
 use crate::backend::{Backing, Volume};
 use crate::cache::{CacheDevice, CacheError, CacheNote, Leaving, give_up};
+use crate::engine_handle::detach::End;
 use crate::notes::Notes;
 use crate::{BufferClass, EngineConfig, Finished, FrontEnd, Payload, Port, SessionConfig, Submission, spawn};
 use plimsoll_cache::policies;
@@ -13,6 +13,7 @@ use plimsoll_core::{Allocation, Class, DeviceProfile, Operation, Span};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
+use std::sync::mpsc::Sender;
 
 /// Long enough for a machine that is busy with something else.
 const PATIENCE: Span = Span::from_secs(300);
@@ -365,14 +366,17 @@ fn a_cache_stays_where_it_cannot_be_noted_that_it_leaves() {
     // No process makes a directory there.
     let elsewhere = cached.engine.call(|engine| {
         let (_, cache) = engine.conductor.cache_of("v").unwrap();
-        cache.settings.notes.replace(Notes::new("/proc/self/notes".into()))
+        cache.settings_mut().notes.replace(Notes::new("/proc/self/notes".into()))
     });
     let told = cached.engine.detach_cache("v").unwrap_err().to_string();
     assert!(told.contains("it cannot be given up, and the log says why"), "{told}");
     let status = cached.engine.caches().unwrap().remove(0).1;
     assert!(status.has_failed && status.dirty_units == 0, "{status:?}");
     assert!(!cached.write(&new) && cached.read(old.len()) == old && cached.stored(old.len()) == old);
-    cached.engine.call(|engine| engine.conductor.cache_of("v").unwrap().1.settings.notes = elsewhere.unwrap()).unwrap();
+    cached
+        .engine
+        .call(|engine| engine.conductor.cache_of("v").unwrap().1.settings_mut().notes = elsewhere.unwrap())
+        .unwrap();
     cached.engine.detach_cache("v").unwrap();
     assert!(cached.write(&new) && cached.stored(new.len()) == new && !cached.is_noted());
     cached.engine.shutdown(PATIENCE).unwrap();
@@ -393,14 +397,17 @@ fn what_cannot_be_read_is_lost_when_that_is_said_and_nothing_else() {
         assert!(cached.write(&old) && cached.flush());
         let place = cached.engine.call(|engine| {
             let (_, cache) = engine.conductor.cache_of("v").unwrap();
-            let unit = cache.machine.cache().find(3).unwrap();
-            cache.machine.superblock().layout.unit_block(unit) * BLOCK_BYTES as u64
+            let unit = cache.machine_mut().cache().find(3).unwrap();
+            cache.machine_mut().superblock().layout.unit_block(unit) * BLOCK_BYTES as u64
         });
         let fast = std::fs::File::options().write(true).open(&cached.settings.path).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&fast, &[0xbd; BLOCK_BYTES], place.unwrap()).unwrap();
         fast.sync_all().unwrap();
         if is_worn_out {
-            cached.engine.call(|engine| engine.conductor.cache_of("v").unwrap().1.machine.refuse_writes()).unwrap();
+            cached
+                .engine
+                .call(|engine| engine.conductor.cache_of("v").unwrap().1.machine_mut().refuse_writes())
+                .unwrap();
         }
         let told = cached.engine.detach_cache("v").unwrap_err().to_string();
         let named = "4 KiB, bytes 12288 to 16384 of volume v (plimsoll cache detach v --lost gives that up)";

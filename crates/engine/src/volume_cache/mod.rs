@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   front end -> submit -> waiting -> cut into blocks -> CacheStore --+--> fast device: an operation on the ring
-//!                                                            ^        +--> store: a request of the volume, as any other:
-//!                                                            |             pieces -> scheduler -> backend, device model
+//!                                                            ^        +--> store: a request of the volume:
+//!                                                            |             pieces -> scheduler -> backend, model
 //!                                                            +--- completed <---------------------+
 //! ```
 //!
@@ -22,26 +22,31 @@
 mod administration;
 #[cfg(test)]
 mod doubt_tests;
-mod emulated;
+mod fast_device;
+mod lifecycle;
 mod on_store;
+mod operations;
 mod pools;
 mod request;
 mod shares;
 mod submission;
 mod waiting;
 
+pub(crate) use administration::Emptied;
+
 use super::block_tags::BlockTags;
 use super::doubts::Doubts;
-use super::emulation::Emulation;
-use super::error::EngineError;
 use super::ring::{Owner, Ring};
 use super::slab::Slab;
 use super::submission::{Finished, Submission};
-use crate::cache::{CacheDevice, CacheSettings, FoundCache};
+use crate::cache::{CacheSettings, FoundCache};
 use crate::path::ground::Ground;
 use crate::path::next::{Next, Orphan};
 use crate::path::request::Request;
 use crate::path::table::Table;
+use fast_device::FastDevice;
+use lifecycle::{CommandAnswer, Flushes, Lifecycle};
+use operations::Operations;
 use plimsoll_cache::store::{Action, BLOCK_BYTES, CacheStore, Operation, Target};
 use plimsoll_core::{AccountId, Time};
 use pools::BoundedPools;
@@ -49,29 +54,7 @@ use request::{CachedRequest, Places};
 use rustix::io::Errno;
 use shares::Shares;
 use std::collections::BTreeMap;
-use std::sync::mpsc::Sender;
 use waiting::{Got, Waiting};
-
-/// Whether requests come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Not until the volume has done what it was asked before it had a cache.
-    Beginning,
-    /// They do.
-    Working,
-    /// No new ones until everything is clean; then the cache ends.
-    Emptying,
-    /// No new ones; the cache writes its snapshot.
-    Closing,
-    /// The cache has nothing left to do, and knows of nothing that the store lacks.
-    Closed,
-}
-
-/// A flush that waits until what is dirty now is on the store.
-struct FlushWaiter {
-    passes: u64,
-    answer: Sender<Result<(), EngineError>>,
-}
 
 /// What a cache works with beside its own.
 pub(crate) struct Surroundings<'engine> {
@@ -88,12 +71,11 @@ pub(crate) struct Surroundings<'engine> {
 pub(crate) struct VolumeCache {
     settings: CacheSettings,
     machine: Box<CacheStore>,
-    device: CacheDevice,
-    /// How long the device takes, if it is emulated.
-    emulation: Option<Emulation>,
+    fast: FastDevice,
     /// The session of the syncer's requests.
     session: AccountId,
-    phase: Phase,
+    lifecycle: Lifecycle,
+    flushes: Flushes,
     requests: Slab<CachedRequest>,
     places: Places,
     doubts: Doubts,
@@ -109,48 +91,28 @@ pub(crate) struct VolumeCache {
     done: Vec<u32>,
     /// Numbers of the orphans that have no more blocks in the cache.
     ended_orphans: Vec<u64>,
-    /// Operations on the store that ended.
-    ended: Vec<(u32, Result<(), Errno>)>,
     /// Requests of the store that it has given up and the scheduler still has, and for each block the request it was
     /// for.
     dropped: BTreeMap<u32, Vec<u32>>,
-    /// Operations on the fast device, by number, and how many are under way.
-    operations: Vec<Option<Operation>>,
-    operations_under_way: u32,
+    operations: Operations,
     /// It stands among those that have something to do.
     is_listed: bool,
     /// When its machine wants to hear that time has passed.
     wake_at: Option<Time>,
-    flush_waiters: Vec<FlushWaiter>,
-    /// How often everything is to have been looked at, to be cleaned.
-    clean_until: u64,
-    /// All that is dirty is being cleaned, and no session writes any more.
-    is_last_cleaning: bool,
-    /// What cannot be cleaned may be lost, when it is emptied.
-    may_lose: bool,
-    /// It is not emptied any more, and no command waits until it is clean: the engine is to end.
-    stays: bool,
-    /// The command that waits for the phase that is under way to be over.
-    phase_waiter: Option<Sender<Result<(), EngineError>>>,
 }
 
 impl VolumeCache {
-    pub(crate) fn new(
-        found: FoundCache,
-        session: AccountId,
-        doubts: Doubts,
-        begun: Sender<Result<(), EngineError>>,
-    ) -> VolumeCache {
+    pub(crate) fn new(found: FoundCache, session: AccountId, doubts: Doubts, begun: CommandAnswer) -> VolumeCache {
         let FoundCache { settings, mut machine, device, emulation, .. } = found;
         machine.set_write_back(settings.write_back(machine.superblock().layout.units));
         let operations = machine.operations_max() as usize;
         VolumeCache {
             pools: BoundedPools::new(&settings),
             settings,
-            device,
-            emulation,
+            fast: FastDevice::new(device, emulation),
             session,
-            phase: Phase::Beginning,
+            lifecycle: Lifecycle::new(begun),
+            flushes: Flushes::default(),
             requests: Slab::with_capacity(operations),
             places: Places::new(crate::cache::DEPTH.requests),
             doubts,
@@ -160,18 +122,10 @@ impl VolumeCache {
             shares: Shares::default(),
             done: Vec::with_capacity(operations),
             ended_orphans: Vec::new(),
-            ended: Vec::with_capacity(operations),
             dropped: BTreeMap::new(),
-            operations: vec![None; operations],
-            operations_under_way: 0,
+            operations: Operations::new(operations),
             is_listed: false,
             wake_at: None,
-            flush_waiters: Vec::new(),
-            clean_until: 0,
-            is_last_cleaning: false,
-            may_lose: false,
-            stays: false,
-            phase_waiter: Some(begun),
             machine,
         }
     }
@@ -198,13 +152,14 @@ impl VolumeCache {
 
     /// Changes under way: their front end and its name for them; first byte and length.
     pub(crate) fn changes(&self) -> impl Iterator<Item = ((u32, u64), u64, u32)> {
-        let changes = self.requests.iter().filter(|(_, request)| request.operation.is_write());
-        changes.map(|(_, request)| ((request.front_end, request.token), request.offset, request.length))
+        let changes = self.requests.iter().filter(|(_, request)| request.asked.operation.is_write());
+        changes
+            .map(|(_, request)| ((request.front_end, request.asked.token), request.asked.offset, request.asked.length))
     }
 
     /// No request and no command waits for an answer of it.
     fn is_idle(&self) -> bool {
-        self.requests.len() == self.waiting.len() && self.operations_under_way == 0
+        self.requests.len() == self.waiting.len() && self.operations.is_empty()
     }
 
     /// Requests under way that count as `session`'s: the store may have nothing of them. O(requests under way).
@@ -225,12 +180,12 @@ impl VolumeCache {
     /// One round; says whether another may bear fruit.
     fn one_round(&mut self, around: &mut Surroundings<'_>) -> bool {
         let mut has_moved = false;
-        let mut ended = std::mem::take(&mut self.ended);
+        let mut ended = std::mem::take(&mut self.operations.ended);
         for (id, result) in ended.drain(..) {
             self.operation_ended(id, result);
             has_moved = true;
         }
-        self.ended = ended;
+        self.operations.ended = ended;
         has_moved |= self.submit_blocks(&around.ground.tree, around.tags);
         let Surroundings { volume, ground, table, ring, .. } = around;
         let volume = *volume;
@@ -240,8 +195,7 @@ impl VolumeCache {
         }
         let mut run = None;
         while let Some(operation) = self.machine.next_operation() {
-            self.operations_under_way += 1;
-            self.operations[operation.id as usize] = Some(operation);
+            self.operations.begin(operation);
             match operation.target {
                 Target::Cache => self.begin_on_cache(ring, (volume, ground.now), &operation),
                 Target::Store => run = Some(self.add_to_run(ground, table, volume, run, &operation)),
@@ -261,14 +215,18 @@ impl VolumeCache {
 
     /// Gives an operation to the fast device.
     fn begin_on_cache(&mut self, ring: &mut Ring, (volume, now): (u32, Time), operation: &Operation) {
-        if self.begin_emulated(now, operation) {
+        let data: &mut [u8] = match operation.action {
+            Action::Read | Action::Write => self.machine.buffer(operation),
+            Action::Flush | Action::Trim => &mut [],
+        };
+        if let Some(begun) = self.fast.begin_emulated(now, operation, data) {
+            if let Err(error) = begun {
+                tracing::error!(cache = self.settings.name, action = ?operation.action, %error, "the cache's device failed");
+                self.operations.ended.push((operation.id, Err(Errno::IO)));
+            }
             return;
         }
-        let data = match operation.action {
-            Action::Read | Action::Write => self.machine.buffer(operation).as_mut_ptr(),
-            Action::Flush | Action::Trim => std::ptr::null_mut(),
-        };
-        let entry = self.device.entry(operation, data);
+        let entry = self.fast.entry(operation, data.as_mut_ptr());
         // SAFETY: the buffer is the machine's, which keeps it for this operation until it has ended; the machine and
         // the open device are dropped only when nothing is under way (`look_at_phase`, `caches_are_closed`).
         unsafe { ring.push(entry, Owner::Cache(volume, operation.id)) }
@@ -282,7 +240,7 @@ impl VolumeCache {
         id: u32,
         result: Result<u32, Errno>,
     ) -> bool {
-        let operation = self.operations[id as usize].expect("what ends was begun");
+        let operation = self.operations.get(id).expect("what ends was begun");
         let is_transfer = matches!(operation.action, Action::Read | Action::Write);
         if matches!(result, Err(Errno::INTR | Errno::AGAIN)) {
             self.begin_on_cache(ring, (volume, now), &operation);
@@ -297,7 +255,7 @@ impl VolumeCache {
             let (cache, offset) = (&self.settings.name, operation.offset_bytes);
             tracing::error!(cache, action = ?operation.action, offset, error = %errno, "the cache's device failed");
         }
-        self.ended.push((id, result));
+        self.operations.ended.push((id, result));
         true
     }
 
@@ -305,7 +263,8 @@ impl VolumeCache {
     fn finish_done(&mut self, ground: &mut Ground, volume: u32) {
         while let Some(index) = self.done.pop() {
             let request = self.requests.remove(index).expect("a request is done once");
-            let CachedRequest { front_end, token, operation, offset, length, payload, error, metered, .. } = request;
+            let CachedRequest { front_end, asked, error, metered, .. } = request;
+            let Submission { token, operation, offset, length, payload, .. } = asked;
             let latency = ground.now.since(request.arrived);
             ground.meters.request_completed(metered, operation, latency, error.is_none());
             let result = error.map_or(Ok(()), Err);
@@ -321,11 +280,11 @@ impl VolumeCache {
     pub(crate) fn abandon(&mut self, mut orphan: impl FnMut() -> u64, is_meant: impl Fn(u32, u64) -> bool) {
         for index in 0..self.requests.places() as u32 {
             let Some(request) = self.requests.get_mut(index) else { continue };
-            if !is_meant(request.front_end, request.token) {
+            if !is_meant(request.front_end, request.asked.token) {
                 continue;
             }
             request.is_abandoned = true;
-            let has_begun = request.operation.is_write() && request.blocks > 0;
+            let has_begun = request.asked.operation.is_write() && request.blocks > 0;
             if has_begun && request.orphan.is_none() {
                 request.orphan = Some(orphan());
             }
@@ -334,16 +293,27 @@ impl VolumeCache {
 
     /// Whether its time has come, or its emulated device has done something by now.
     pub(crate) fn is_woken(&mut self, now: Time) -> bool {
-        let ended = self.ended.len();
-        while let Some(token) = self.emulation.as_mut().and_then(|emulation| emulation.complete(now)) {
-            self.ended.push((token as u32, Ok(())));
+        let ended = &mut self.operations.ended;
+        let before = ended.len();
+        while let Some(id) = self.fast.complete(now) {
+            ended.push((id, Ok(())));
         }
-        self.ended.len() > ended || self.wake_at.is_some_and(|wake_at| wake_at <= now)
+        ended.len() > before || self.wake_at.is_some_and(|wake_at| wake_at <= now)
     }
 
     /// When it wants to go on although nothing happens.
     pub(crate) fn goes_on_at(&self) -> Option<Time> {
-        let emulated = self.emulation.as_ref().and_then(Emulation::next_completion);
-        emulated.into_iter().chain(self.wake_at).min()
+        self.fast.next_completion().into_iter().chain(self.wake_at).min()
+    }
+}
+
+#[cfg(test)]
+impl VolumeCache {
+    pub(crate) fn settings_mut(&mut self) -> &mut CacheSettings {
+        &mut self.settings
+    }
+
+    pub(crate) fn machine_mut(&mut self) -> &mut CacheStore {
+        &mut self.machine
     }
 }

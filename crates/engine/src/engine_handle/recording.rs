@@ -1,8 +1,8 @@
-//! The reader's end of a recording: any thread takes out what the [tap](super::tap) of an engine has put in.
+//! The reader's end of a recording: any thread takes out what the [tap](crate::tap) of an engine has put in.
 
-use super::error::EngineError;
-use super::handle::EngineHandle;
-use super::tap::{RecordedRequest, Source, connect};
+use super::EngineHandle;
+use crate::error::EngineError;
+use crate::tap::{RecordedRequest, Source, connect};
 use plimsoll_core::Time;
 
 /// Events that wait for the reader at most by default: 32,768 requests, a third of a second of the fastest volumes

@@ -4,7 +4,7 @@ use super::super::submission::{Payload, Submission};
 use crate::path::asker::Asker;
 use crate::path::request::Request;
 use plimsoll_cache::store::BLOCK_BYTES;
-use plimsoll_core::{AccountId, Class, Operation, Time};
+use plimsoll_core::{AccountId, Operation, Time};
 use rustix::io::Errno;
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ pub(super) fn index_of(token: u64) -> u32 {
 
 /// A part of a request that lies in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct BlockPart {
     /// The block of the volume.
     pub block: u64,
     /// The first byte in it, and the byte behind the last.
@@ -41,17 +41,11 @@ pub(super) struct Part {
 /// A request of a front end.
 pub(super) struct CachedRequest {
     pub front_end: u32,
-    pub token: u64,
     pub session: AccountId,
     /// The account that its latency counts as.
     pub metered: AccountId,
-    pub operation: Operation,
-    pub offset: u64,
-    pub length: u32,
-    pub is_forced: bool,
-    /// What the client says that it is.
-    pub class: Class,
-    pub payload: Payload,
+    /// What was submitted.
+    pub asked: Submission,
     pub arrived: Time,
     /// Bytes of the blocks that were submitted.
     pub submitted: u32,
@@ -78,19 +72,12 @@ pub(super) struct CachedRequest {
 }
 
 impl CachedRequest {
-    pub fn new((front_end, session): (u32, AccountId), submission: Submission, arrived: Time) -> CachedRequest {
-        let Submission { token, operation, offset, length, is_forced, class, payload } = submission;
+    pub fn new((front_end, session): (u32, AccountId), asked: Submission, arrived: Time) -> CachedRequest {
         CachedRequest {
             front_end,
-            token,
             session,
             metered: session,
-            operation,
-            offset,
-            length,
-            is_forced,
-            class,
-            payload,
+            asked,
             arrived,
             submitted: 0,
             is_begun: false,
@@ -108,17 +95,15 @@ impl CachedRequest {
 
     /// The same for a volume that has no cache any more.
     pub fn uncached(self, volume: u32) -> Request {
-        let CachedRequest { token, operation, offset, length, is_forced, class, payload, .. } = self;
-        let submission = Submission { token, operation, offset, length, is_forced, class, payload };
-        let mut request =
-            Request::new(Asker::FrontEnd(self.front_end, token), volume, self.session, submission, self.arrived);
+        let asker = Asker::FrontEnd(self.front_end, self.asked.token);
+        let mut request = Request::new(asker, volume, self.session, self.asked, self.arrived);
         request.is_abandoned = self.is_abandoned;
         request
     }
 
     /// Whether every block was submitted, or need not be.
     pub fn is_submitted(&self) -> bool {
-        self.is_begun && self.submitted == self.length
+        self.is_begun && self.submitted == self.asked.length
     }
 
     /// Whether nothing of it is left to do, nor stands anywhere in its session's name.
@@ -128,42 +113,43 @@ impl CachedRequest {
 
     /// The blocks of which it has a part.
     pub fn blocks(&self) -> Range<u64> {
-        let end = self.offset + u64::from(self.length);
-        self.offset / BLOCK_BYTES as u64..end.div_ceil(BLOCK_BYTES as u64)
+        let end = self.asked.offset + u64::from(self.asked.length);
+        self.asked.offset / BLOCK_BYTES as u64..end.div_ceil(BLOCK_BYTES as u64)
     }
 
     /// Blocks that were not submitted, and one for a request that has none.
     pub fn blocks_left(&self) -> u32 {
-        let Part { from, start, .. } = self.next_part();
-        let left = u64::from(from) + u64::from(self.length - start);
+        let BlockPart { from, start, .. } = self.next_part();
+        let left = u64::from(from) + u64::from(self.asked.length - start);
         (left.div_ceil(BLOCK_BYTES as u64) as u32).max(1)
     }
 
     /// The whole blocks that are submitted next, if the next part is one.
     pub fn whole_blocks_left(&self) -> Option<Range<u64>> {
-        let (begin, end) = (self.offset + u64::from(self.submitted), self.offset + u64::from(self.length));
+        let (begin, end) =
+            (self.asked.offset + u64::from(self.submitted), self.asked.offset + u64::from(self.asked.length));
         let blocks = begin / BLOCK_BYTES as u64..end / BLOCK_BYTES as u64;
         (begin.is_multiple_of(BLOCK_BYTES as u64) && blocks.end > blocks.start).then_some(blocks)
     }
 
     /// The part that is submitted next.
-    pub fn next_part(&self) -> Part {
+    pub fn next_part(&self) -> BlockPart {
         self.part_at(self.submitted)
     }
 
-    fn part_at(&self, start: u32) -> Part {
-        let at = self.offset + u64::from(start);
+    fn part_at(&self, start: u32) -> BlockPart {
+        let at = self.asked.offset + u64::from(start);
         let from = (at % BLOCK_BYTES as u64) as u32;
         // A trim may end with the last number that a length can be.
-        let to = from + (self.length - start).min(BLOCK_BYTES as u32 - from);
-        Part { block: at / BLOCK_BYTES as u64, from: from as u16, to: to as u16, start }
+        let to = from + (self.asked.length - start).min(BLOCK_BYTES as u32 - from);
+        BlockPart { block: at / BLOCK_BYTES as u64, from: from as u16, to: to as u16, start }
     }
 
     /// The bytes of `part` of a write, or as many zeroes.
-    pub fn bytes_of(&self, part: Part) -> &[u8] {
+    pub fn bytes_of(&self, part: BlockPart) -> &[u8] {
         static ZEROES: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
         let length = usize::from(part.to - part.from);
-        match (self.operation, self.payload.as_ptr()) {
+        match (self.asked.operation, self.asked.payload.as_ptr()) {
             // SAFETY: `check` found the payload to hold the whole request, of which this is a part, and no other code
             // has it until the request is answered.
             (Operation::Write, Some(data)) => unsafe {
@@ -175,7 +161,7 @@ impl CachedRequest {
 
     /// Puts what was read of the block that began at `start` where it belongs.
     pub fn take_read(&mut self, start: u32, data: &[u8]) {
-        if let Payload::Buffer { buffer, at } = &mut self.payload {
+        if let Payload::Buffer { buffer, at } = &mut self.asked.payload {
             let begin = *at as usize + start as usize;
             buffer.as_mut_slice()[begin..begin + data.len()].copy_from_slice(data);
         }
@@ -226,6 +212,7 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_core::Class;
 
     fn request(operation: Operation, offset: u64, length: u32) -> CachedRequest {
         let (class, payload) = (Class::UNCLASSIFIED, Payload::None);
@@ -237,7 +224,7 @@ mod tests {
     fn a_request_is_cut_at_the_blocks() {
         let mut trim = request(Operation::Trim, 4096 + 512, 2 * 4096);
         let mut parts = Vec::new();
-        while trim.submitted < trim.length {
+        while trim.submitted < trim.asked.length {
             let part = trim.next_part();
             trim.submitted += u32::from(part.to - part.from);
             parts.push((part.block, part.from, part.to, part.start));

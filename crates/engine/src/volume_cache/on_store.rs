@@ -55,7 +55,7 @@ impl Purpose {
         let (session, class, client) = match origin {
             Origin::Request(token, class) => {
                 let request = &cache.requests[request::index_of(token)];
-                (request.session, class, Some(request.operation))
+                (request.session, class, Some(request.asked.operation))
             }
             Origin::Syncer(class) => (cache.session, class, None),
             Origin::Own => (cache.session, Class::UNCLASSIFIED, None),
@@ -100,7 +100,7 @@ impl VolumeCache {
         let Purpose { session, class, asked, is_maintenance, is_abandoned } = *purpose;
         if is_abandoned {
             let ids = first.id..first.id + count;
-            return self.ended.extend(ids.map(|id| (id, Err(Errno::CANCELED))));
+            return self.operations.ended.extend(ids.map(|id| (id, Err(Errno::CANCELED))));
         }
         let payload = match first.action {
             Action::Read | Action::Write if *count > 1 => {
@@ -135,13 +135,13 @@ impl VolumeCache {
         let ids = self.operations_of(first, length);
         let is_run = ids.len() > 1;
         for id in ids {
-            match (error, self.operations[id as usize]) {
+            match (error, self.operations.get(id)) {
                 (Some(_), Some(operation)) if is_run => {
                     let purpose = Purpose::of(self, &operation);
                     let alone = StoreRun { first: operation, last: operation, count: 1, purpose };
                     self.begin_on_store(ground, table, volume, &alone);
                 }
-                _ => self.ended.push((id, error.map_or(Ok(()), Err))),
+                _ => self.operations.ended.push((id, error.map_or(Ok(()), Err))),
             }
         }
     }
@@ -154,12 +154,12 @@ impl VolumeCache {
         if request.is_abandoned || !is_in_scheduler {
             return;
         }
-        let Some(dropped) = self.give_up_operations(first, request.length) else { return };
+        let Some(dropped) = self.give_up_operations(first, request.asked.length) else { return };
         self.dropped.insert(index, dropped);
         request.is_abandoned = true;
         request.cut_no_more();
         // The cache may use its block for something else.
-        request.payload = Payload::None;
+        request.asked.payload = Payload::None;
     }
 
     /// The scheduler has let a request go that was dropped.
@@ -175,7 +175,7 @@ impl VolumeCache {
 
     /// The numbers of the operations that made a request of `length` bytes; `first` is the first one.
     fn operations_of(&self, first: u32, length: u32) -> Range<u32> {
-        let length_of_first = self.operations[first as usize].map_or(0, |operation| operation.length_bytes);
+        let length_of_first = self.operations.get(first).map_or(0, |operation| operation.length_bytes);
         first..first + length.checked_div(length_of_first).unwrap_or(1)
     }
 
@@ -198,11 +198,11 @@ impl VolumeCache {
     fn give_up_operations(&mut self, first: u32, length: u32) -> Option<Vec<u32>> {
         let ids = self.operations_of(first, length);
         let mut askers = Vec::with_capacity(ids.len());
-        for operation in ids.clone().map(|id| self.operations[id as usize]) {
+        for operation in ids.clone().map(|id| self.operations.get(id)) {
             let operation = operation.filter(|operation| self.is_abandoned(operation))?;
             askers.push(self.asker(&operation)?);
         }
-        self.ended.extend(ids.map(|id| (id, Err(Errno::CANCELED))));
+        self.operations.ended.extend(ids.map(|id| (id, Err(Errno::CANCELED))));
         askers.iter().for_each(|&asker| self.requests[asker].in_scheduler += 1);
         Some(askers)
     }

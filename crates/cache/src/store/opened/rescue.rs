@@ -4,9 +4,9 @@
 //! unit is copied to its block. A rescue that stops half-way can be repeated: it copies the same blocks with the same
 //! content, as long as the store is not used without its cache meanwhile.
 
-use super::blocks::Blocks;
-use super::bytes::{BLOCK_BYTES, Block, data_checksum};
-use super::recovery::Opened;
+use super::Opened;
+use crate::store::blocks::Blocks;
+use crate::store::bytes::{BLOCK_BYTES, Block, data_checksum};
 use crate::units::UnitId;
 use std::io;
 

@@ -3,6 +3,12 @@
 //! A handle sends closures through a list and wakes the engine's ring; the engine runs them between two turns and sends
 //! back what they return.
 
+mod caches;
+mod detach;
+mod recording;
+
+pub use recording::{RECORDER_EVENTS_DEFAULT, Recording};
+
 use super::block_tags::BlockTags;
 use super::config::{AttachmentId, EngineConfig, SessionConfig};
 use super::error::EngineError;
@@ -21,7 +27,8 @@ use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-struct Shared {
+/// The thread of an engine, as its handles share it.
+struct EngineThread {
     /// The engine stops when it is gone.
     commands: Sender<Command>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -54,7 +61,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
 /// A running engine. Clones are cheap; when the last one is gone, the engine stops by itself.
 #[derive(Clone)]
 pub struct EngineHandle {
-    shared: Arc<Shared>,
+    engine: Arc<EngineThread>,
 }
 
 /// Starts the thread of a device.
@@ -89,7 +96,7 @@ pub fn spawn(config: EngineConfig) -> Result<EngineHandle, EngineError> {
         }
     });
     let thread = Mutex::new(Some(thread.map_err(system("start a thread"))?));
-    let handle = EngineHandle { shared: Arc::new(Shared { commands, thread, failure }) };
+    let handle = EngineHandle { engine: Arc::new(EngineThread { commands, thread, failure }) };
     has_started.recv().unwrap_or(Err(EngineError::Stopped))?;
     Ok(handle)
 }
@@ -98,7 +105,7 @@ impl EngineHandle {
     /// Has `tell` called, once and on any thread, with the reason, if the engine ends before it is told to: its thread
     /// panics, or its ring fails. At once if it has. In place of what was to be told before.
     pub fn when_it_fails(&self, tell: impl FnOnce(String) + Send + 'static) {
-        let mut failure = of_failure(&self.shared.failure);
+        let mut failure = of_failure(&self.engine.failure);
         match &*failure {
             Failure::Failed(why) => {
                 let why = why.clone();
@@ -111,7 +118,7 @@ impl EngineHandle {
 
     /// Whether the engine ended before it was told to.
     pub fn has_failed(&self) -> bool {
-        matches!(&*of_failure(&self.shared.failure), Failure::Failed(_))
+        matches!(&*of_failure(&self.engine.failure), Failure::Failed(_))
     }
 
     /// Has the engine's thread run `work` and waits for its answer.
@@ -121,7 +128,7 @@ impl EngineHandle {
     ) -> Result<T, EngineError> {
         let (answer, answered) = sync_channel(1);
         let command: Command = Box::new(move |engine| drop(answer.send(work(engine))));
-        if self.shared.commands.send(command).is_err() {
+        if self.engine.commands.send(command).is_err() {
             return Err(EngineError::Stopped);
         }
         answered.recv().map_err(|_| EngineError::Stopped)
@@ -328,7 +335,7 @@ impl EngineHandle {
         let (answer, answered) = channel();
         self.call(move |engine| engine.shut_down(grace, Some(answer)))?;
         let result = answered.recv().unwrap_or(Err(EngineError::Stopped));
-        let thread = self.shared.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.engine.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }

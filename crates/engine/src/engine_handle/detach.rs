@@ -17,12 +17,12 @@
 //! slow device. No request goes on before the note is gone, or the cache takes no writes. So a start that finds the
 //! note and no cache needs no administrator's word.
 
-use super::super::{Phase, VolumeCache};
+use super::EngineHandle;
 use crate::cache::{CacheDevice, CacheNote, CacheSettings, Leaving, give_up};
 use crate::error::EngineError;
-use crate::handle::EngineHandle;
 use crate::notes::{DamagedNote, Notes};
-use plimsoll_cache::store::{BLOCK_BYTES, Superblock};
+use crate::volume_cache::Emptied;
+use plimsoll_cache::store::Superblock;
 use std::io;
 use std::sync::mpsc::channel;
 
@@ -88,12 +88,8 @@ impl EngineHandle {
         self.call(move |engine| engine.conductor.empty_cache(&name, may_lose, answer))??;
         answered.recv().unwrap_or(Err(EngineError::Stopped))?;
         let name = volume.to_owned();
-        let parts = |cache: &mut VolumeCache| {
-            let is_copied = cache.machine.dirty_units() == 0 && !cache.machine.has_failed();
-            (cache.device.clone(), *cache.machine.superblock(), cache.settings.notes.clone(), is_copied)
-        };
-        let found = self.call(move |engine| engine.conductor.cache_of(&name).map(|(_, cache)| parts(cache)))?;
-        let (mut device, superblock, notes, is_copied) = found?;
+        let emptied = self.call(move |engine| engine.conductor.cache_of(&name).map(|(_, cache)| cache.emptied()))?;
+        let Emptied { mut device, superblock, notes, is_copied } = emptied?;
         let leaving = match end {
             End::Leaves(leaving) => Some(leaving),
             End::MayLose => is_copied.then_some(Leaving::Detach),
@@ -165,12 +161,7 @@ impl EngineHandle {
         let name = volume.to_owned();
         self.call(move |engine| {
             let (index, cache) = engine.conductor.cache_of(&name)?;
-            cache.phase = Phase::Working;
-            cache.machine.resume();
-            if refuses_writes {
-                cache.machine.refuse_writes();
-            }
-            let error = cache.failed(what);
+            let error = cache.work_on(refuses_writes, what);
             engine.conductor.caches.moved(index);
             Err(error)
         })?
@@ -206,7 +197,7 @@ impl EngineHandle {
         answered.recv().unwrap_or(Err(EngineError::Stopped))?;
         let name = volume.to_owned();
         self.call(move |engine| {
-            let lost = u64::from(engine.conductor.cache_of(&name)?.1.machine.dirty_units()) * BLOCK_BYTES as u64;
+            let lost = engine.conductor.cache_of(&name)?.1.dirty_bytes();
             engine.conductor.drop_cache(&name)?;
             if lost > 0 {
                 tracing::error!(volume = name, lost, "what could not be read of the cache is given up");

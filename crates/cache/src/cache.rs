@@ -351,6 +351,7 @@ impl Cache {
     }
 
     /// The block of `unit`, which was free, leaves the cache.
+    #[inline]
     pub(crate) fn forget(&mut self, unit: UnitId) {
         let (block, is_again) = (self.units.block(unit), self.units.is_again(unit));
         self.policy.heard(&BlockEvent::Forgotten { block, is_again });

@@ -74,10 +74,7 @@ pub(super) fn tag_piece(
 }
 
 /// The session with a piece in its queue: that of its only cause, or else `submitter`.
+#[inline]
 pub fn session_of(causes: &CauseSet, submitter: AccountId) -> AccountId {
-    let mut causes = causes.iter();
-    match (causes.next(), causes.next()) {
-        (Some(only), None) => only,
-        _ => submitter,
-    }
+    causes.only().unwrap_or(submitter)
 }

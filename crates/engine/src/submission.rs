@@ -55,6 +55,7 @@ impl Payload {
 
     /// Where the bytes begin; `None` where there are none. Give it to the ring, never make a reference of it while the
     /// request is under way.
+    #[inline]
     pub fn as_ptr(&self) -> Option<*const u8> {
         match self {
             Payload::None => None,

@@ -36,6 +36,7 @@ pub mod format;
 pub mod journal;
 pub mod layout;
 mod loader;
+mod locks;
 pub mod map;
 mod marks;
 mod moved;

@@ -4,12 +4,10 @@
 //! need not ask what else may be happening to its block.
 
 use super::bytes::{BLOCK_BYTES, Block};
+use super::locks::Locks;
 use crate::units::{Pool, UnitId};
 use plimsoll_core::Class;
 use std::ops::Range;
-
-/// No block is locked.
-const NOT_LOCKED: u64 = u64::MAX;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +123,7 @@ pub(super) struct Slots {
     /// The old content that a write of a part of a block is merged with.
     pub old: Box<[AlignedBlock]>,
     /// The block that each request locks.
-    locked: Vec<u64>,
+    locked: Locks,
     /// Slots that hold several blocks.
     ranges: Vec<usize>,
     waiting: u32,
@@ -229,7 +227,7 @@ impl Slots {
             slots: vec![slot; count],
             data: vec![AlignedBlock([0; BLOCK_BYTES]); count].into(),
             old: vec![AlignedBlock([0; BLOCK_BYTES]); requests as usize].into(),
-            locked: vec![NOT_LOCKED; count],
+            locked: Locks::new(count),
             ranges: Vec::with_capacity(count),
             waiting: 0,
             vacant: Vacant::new(0..requests),
@@ -306,19 +304,20 @@ impl Slots {
 
     /// Whether a slot has `block`.
     pub fn is_locked(&self, block: u64) -> bool {
-        self.locked.contains(&block) || self.ranges.iter().any(|&at| self.slots[at].range().contains(&block))
+        self.locked.contains(block) || self.ranges.iter().any(|&at| self.slots[at].range().contains(&block))
     }
 
     /// Whether a slot has one of `blocks`.
     pub fn is_any_locked(&self, blocks: &Range<u64>) -> bool {
         let meets = |other: Range<u64>| other.start < blocks.end && blocks.start < other.end;
-        self.locked.iter().any(|block| blocks.contains(block))
+        self.locked.iter().any(|block| blocks.contains(&block))
             || self.ranges.iter().any(|&at| meets(self.slots[at].range()))
     }
 
     /// Locks all blocks of the slot, none of which is locked.
     pub fn lock_range(&mut self, at: usize, blocks: u32) {
-        (self.slots[at].blocks, self.locked[at]) = (blocks, self.slots[at].block);
+        self.slots[at].blocks = blocks;
+        self.locked.set(at, self.slots[at].block);
         self.ranges.push(at);
     }
 
@@ -328,14 +327,14 @@ impl Slots {
         if self.waiting == 0 {
             return None;
         }
-        let has_lock = |at: usize| self.locked[at] != NOT_LOCKED;
+        let has_lock = |at: usize| self.locked.of(at).is_some();
         let waits = |&(at, slot): &(usize, &Slot)| {
             // A range that fails before its first step is still at the step of a slot that waits.
             let is_another = at != unlocked && !has_lock(at);
             slot.step == Step::Lock && blocks.contains(&slot.block) && is_another && !self.is_locked(slot.block)
         };
         let (next, slot) = self.slots.iter().enumerate().filter(waits).min_by_key(|(_, slot)| slot.ticket)?;
-        self.locked[next] = slot.block;
+        self.locked.set(next, slot.block);
         self.waiting -= 1;
         Some(next)
     }
@@ -343,7 +342,7 @@ impl Slots {
     /// Unlocks a range, and hands to `take` each slot that has one of its blocks now.
     pub fn unlock_range(&mut self, at: usize, mut take: impl FnMut(usize)) {
         let blocks = self.slots[at].range();
-        self.locked[at] = NOT_LOCKED;
+        self.locked.take(at);
         self.ranges.retain(|&other| other != at);
         while let Some(next) = self.next_of_range(&blocks, at) {
             take(next);
@@ -355,7 +354,7 @@ impl Slots {
         let is_meant = |kind| matches!(kind, TaskKind::Clean { job } if job.is_some() || !jobs_only);
         let from = self.requests as usize;
         let mut cleaning = self.slots.iter().enumerate().skip(from);
-        let waits = |at: usize, slot: &Slot| slot.step == Step::Lock && self.locked[at] == NOT_LOCKED;
+        let waits = |at: usize, slot: &Slot| slot.step == Step::Lock && self.locked.of(at).is_none();
         cleaning.find(|&(at, slot)| slot.block == block && is_meant(slot.kind) && waits(at, slot)).map(|(at, _)| at)
     }
 
@@ -373,14 +372,18 @@ impl Slots {
     pub fn audit(&self) -> Result<(), String> {
         let mut waiting = 0;
         for (at, slot) in self.slots.iter().enumerate() {
-            let block = self.locked[at];
-            if block != NOT_LOCKED && (slot.step == Step::Vacant || slot.block != block) {
+            let locked = self.locked.of(at);
+            if let Some(block) = locked
+                && (slot.step == Step::Vacant || slot.block != block)
+            {
                 return Err(format!("slot {at} is {:?} for block {} and has block {block}", slot.step, slot.block));
             }
-            if block != NOT_LOCKED && self.locked.iter().filter(|&&other| other == block).count() > 1 {
+            if let Some(block) = locked
+                && self.locked.iter().filter(|&other| other == block).count() > 1
+            {
                 return Err(format!("block {block} is had twice"));
             }
-            if slot.step == Step::Lock && block == NOT_LOCKED {
+            if slot.step == Step::Lock && locked.is_none() {
                 waiting += 1;
                 if !self.is_locked(slot.block) {
                     return Err(format!("slot {at} waits for block {}, which is not locked", slot.block));
@@ -408,21 +411,21 @@ impl Slots {
             self.waiting += 1;
             return false;
         }
-        self.locked[at] = block;
+        self.locked.set(at, block);
         true
     }
 
     /// Unlocks it, and answers which slot has it now.
     pub fn unlock(&mut self, at: usize) -> Option<usize> {
-        let block = std::mem::replace(&mut self.locked[at], NOT_LOCKED);
-        if self.waiting == 0 || block == NOT_LOCKED {
+        let block = self.locked.take(at)?;
+        if self.waiting == 0 {
             return None;
         }
         // The slot that unlocks may not have got further than that.
         let waits = |&(next, slot): &(usize, &Slot)| slot.step == Step::Lock && slot.block == block && next != at;
         let (next, _) = self.slots.iter().enumerate().filter(waits).min_by_key(|(_, slot)| slot.ticket)?;
         self.waiting -= 1;
-        self.locked[next] = block;
+        self.locked.set(next, block);
         Some(next)
     }
 }

@@ -34,6 +34,7 @@ impl List {
     }
 
     /// Adds `unit` at the new end.
+    #[inline]
     pub fn push(&mut self, units: &mut Units, unit: UnitId) {
         self.push_to(&mut units.descriptors, 0, unit);
     }

@@ -13,7 +13,7 @@
 //! A cache that was given up, or that leaves, has nothing that is missed. An administrator's word that the store is
 //! served without a cache is noted for that store. A cache that another process has is that process's business.
 
-use super::identity::{store_of, store_of_loop};
+use crate::store_identity::{store_of, store_of_loop};
 use super::note::CacheNote;
 use super::rescue::ReadOnlyDevice;
 use super::{CacheDevice, give_up};

@@ -284,6 +284,7 @@ impl Ahead {
     }
 
     /// A request goes to its volume: until it is done, what it writes, trims or zeroes is left to the device.
+    #[inline]
     pub(crate) fn begin_change(&mut self, request: &Request) {
         let Submission { operation, offset, length, .. } = request.asked;
         if operation.is_write()
@@ -294,6 +295,7 @@ impl Ahead {
     }
 
     /// A request is done, and no front end has heard of it: what it wrote, trimmed or zeroed is read anew.
+    #[inline]
     pub(crate) fn change_done(&mut self, request: &Request) {
         let Submission { operation, offset, length, .. } = request.asked;
         if operation.is_write()

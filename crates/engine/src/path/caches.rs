@@ -31,6 +31,7 @@ impl Caches {
     }
 
     /// Whether the volume has a cache.
+    #[inline]
     pub(crate) fn has(&self, volume: u32) -> bool {
         self.volumes.get(volume).is_some()
     }
@@ -66,6 +67,7 @@ impl Caches {
     }
 
     /// Remembers that a volume's cache, if it has one, may go on.
+    #[inline]
     pub(crate) fn moved(&mut self, volume: u32) {
         if self.volumes.get_mut(volume).is_some_and(VolumeCache::is_newly_listed) {
             self.with_work.push(volume);
@@ -73,6 +75,7 @@ impl Caches {
     }
 
     /// Whether a cache may go on.
+    #[inline]
     pub(crate) fn have_work(&self) -> bool {
         !self.with_work.is_empty()
     }

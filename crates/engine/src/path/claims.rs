@@ -71,6 +71,7 @@ impl<T> Default for Claims<T> {
 }
 
 impl<T> Claims<T> {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.by_owner.is_empty()
     }
@@ -157,6 +158,7 @@ fn overlap(one: Stretch, other: Stretch) -> bool {
 
 impl Claims<(Origin, Submission)> {
     /// Has a change wait for claims if it has to, or gives it back.
+    #[inline]
     pub(crate) fn hold_change(&mut self, origin: Origin, submission: Submission) -> Option<Submission> {
         if self.is_empty() || !submission.operation.is_write() {
             return Some(submission);
@@ -190,6 +192,7 @@ impl Claims<(Origin, Submission)> {
     }
 
     /// A change of a front end's is over.
+    #[inline]
     pub(crate) fn answered(&mut self, ground: &mut Ground, owner: ClaimOwner, bytes: Stretch) {
         if !self.is_empty() && !self.is_owned(owner) {
             self.change_ended(bytes).into_iter().for_each(|owner| ground.tell(owner));

@@ -39,6 +39,7 @@ pub(crate) struct EarlyReads {
 }
 
 /// A piece goes into the scheduler.
+#[inline]
 pub(crate) fn begins_to_wait(ground: &mut Ground, table: &mut Table, index: u32) {
     let (piece, request) = table.piece(index);
     request.pieces_waiting += 1;
@@ -51,6 +52,7 @@ pub(crate) fn begins_to_wait(ground: &mut Ground, table: &mut Table, index: u32)
 }
 
 /// A piece waits for the scheduler no more.
+#[inline]
 pub(crate) fn waits_no_more(ground: &mut Ground, table: &mut Table, index: u32) {
     let (_, request) = table.piece(index);
     request.pieces_waiting -= 1;
@@ -60,6 +62,7 @@ pub(crate) fn waits_no_more(ground: &mut Ground, table: &mut Table, index: u32) 
 }
 
 /// Whether a new piece goes into the scheduler: not if its account owes too much already.
+#[inline]
 pub(crate) fn is_charged(ground: &Ground, table: &Table, index: u32) -> bool {
     let is_read = table.request_of(index).asked.operation == Operation::Read;
     !is_read || ground.reads.of(table.pieces[index].session).early < EARLY_MAX

@@ -40,6 +40,7 @@ impl Gate {
     }
 
     /// A piece comes, of a volume that begins at `volume_start` bytes of the device.
+    #[inline]
     pub(crate) fn add(&mut self, ground: &mut Ground, table: &mut Table, index: u32, volume_start: u64) {
         let (piece, request) = table.piece(index);
         let block = piece.block_request(index, request, volume_start);
@@ -58,6 +59,7 @@ impl Gate {
     }
 
     /// What the scheduler lets go next. `None`: nothing, until something comes or it wants to be asked again.
+    #[inline]
     pub(crate) fn next(&mut self, now: Time) -> Option<RequestId> {
         self.ask_again = match self.scheduler.next(now) {
             Dispatch::Now(block) => return Some(block.id),
@@ -68,6 +70,7 @@ impl Gate {
     }
 
     /// The scheduler has let a piece go: it goes to the device, unless it went there long ago.
+    #[inline]
     pub(crate) fn dispatched(&mut self, ground: &mut Ground, table: &mut Table, index: u32) {
         let piece = &mut table.pieces[index];
         piece.dispatched_by = Some(self.number);
@@ -95,6 +98,7 @@ impl Gate {
     }
 
     /// The device has done a piece. Once the scheduler has let it go, that is the last of it.
+    #[inline]
     pub(crate) fn done(&mut self, ground: &mut Ground, table: &mut Table, index: u32) {
         if table.pieces[index].dispatched_by.is_some() {
             self.settle(ground, table, index);
@@ -102,6 +106,7 @@ impl Gate {
     }
 
     /// The scheduler has let a piece go and the device has done it: that is the last of it.
+    #[inline]
     fn settle(&mut self, ground: &mut Ground, table: &mut Table, index: u32) {
         let piece = table.pieces.remove(index).expect("a piece ends once");
         ground.meters.piece_completed(piece.session, &piece.tag.causes, piece.runs, piece.length);

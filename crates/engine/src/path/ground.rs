@@ -50,11 +50,19 @@ impl Ground {
     }
 
     /// Says what is to be done next.
+    #[inline]
     pub(crate) fn then(&mut self, next: Next) {
         self.agenda.push(next);
     }
 
+    /// Whether no step is to be taken.
+    #[inline]
+    pub(crate) fn has_no_step(&self) -> bool {
+        self.agenda.is_empty()
+    }
+
     /// Takes the next step, if there is one.
+    #[inline]
     pub(crate) fn take_next(&mut self) -> Option<Next> {
         self.agenda.take()
     }

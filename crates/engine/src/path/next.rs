@@ -52,19 +52,33 @@ pub(crate) struct Agenda {
 
 impl Agenda {
     /// Says that a step is to be done, after those that were said since the last was taken.
+    #[inline]
     pub(crate) fn push(&mut self, next: Next) {
         self.steps.push(next);
     }
 
+    /// Whether nothing is to be done.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// Takes the next step. O(steps that were said since the last was taken).
+    #[inline]
     pub(crate) fn take(&mut self) -> Option<Next> {
         // Most steps lead to one other, at most.
         if self.steps.len() > self.before + 1 {
-            self.steps[self.before..].reverse();
+            self.turn_round();
         }
         let next = self.steps.pop();
         self.before = self.steps.len();
         next
+    }
+
+    /// Turns the steps round that were said since the last was taken. Apart, so that taking a step is short.
+    #[cold]
+    fn turn_round(&mut self) {
+        self.steps[self.before..].reverse();
     }
 }
 

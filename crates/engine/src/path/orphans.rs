@@ -65,6 +65,7 @@ impl Orphans {
     }
 
     /// Has a request for these bytes wait for the orphans in its way. Says whether there are any.
+    #[inline]
     fn hold(&mut self, stretch: Stretch, request: u32, reader: Option<u32>) -> bool {
         if self.at_backends.is_empty() {
             return false;
@@ -125,6 +126,7 @@ fn stretch_of_piece(request: &Request, piece: &Piece) -> Stretch {
 
 impl Orphans {
     /// Has a request wait for the orphans in its way. Says whether there are any.
+    #[inline]
     pub(crate) fn hold_request(&mut self, table: &Table, request: u32, reader: Option<u32>) -> bool {
         self.hold(stretch_of(&table.requests[request]), request, reader)
     }
@@ -189,9 +191,10 @@ impl Orphans {
 }
 
 /// Makes a piece that a backend has done no orphan any more. Gives what is to be said when all else about it is done.
+#[inline]
 pub(crate) fn take_orphan(table: &mut Table, piece: u32) -> Option<Orphan> {
+    let number = table.pieces[piece].orphan.take()?;
     let (piece, request) = table.piece(piece);
-    let number = piece.orphan.take()?;
     Some(Orphan::AtBackend(stretch_of_piece(request, piece), number))
 }
 

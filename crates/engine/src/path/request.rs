@@ -50,6 +50,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// A request for the answer to go to `asker`, which has its own name for it: the submission's counts for nothing.
+    #[inline]
     pub(crate) fn new(asker: Asker, volume: u32, session: AccountId, asked: Submission, now: Time) -> Request {
         Request {
             asker,
@@ -69,13 +70,17 @@ impl Request {
 
     /// The longest piece that can be cut off next, as (bytes from the request's start, length), unless all is cut or
     /// enough is under way.
+    #[inline]
     pub(crate) fn uncut(&self) -> Option<(u32, u32)> {
+        if self.is_cut() {
+            return None;
+        }
         let start = self.cut_bytes.unwrap_or(0);
         let pieces_max = match self.asked.payload {
             Payload::Buffer { .. } => PIECES_MAX,
             Payload::None | Payload::Volume(_) | Payload::Cache(_) => PIECES_WITHOUT_BUFFER_MAX,
         };
-        if self.pieces >= pieces_max || (self.cut_bytes.is_some() && start == self.asked.length) {
+        if self.pieces >= pieces_max {
             return None;
         }
         let length_max = match self.asked.operation {
@@ -86,13 +91,21 @@ impl Request {
         Some((start, (self.asked.length - start).min(length_max)))
     }
 
+    /// Whether all of it is cut into pieces, or what is left is given up.
+    #[inline]
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut_bytes == Some(self.asked.length)
+    }
+
     /// Cuts off `length` bytes, at most what [`uncut`](Self::uncut) said.
+    #[inline]
     pub(crate) fn cut(&mut self, length: u32) {
         self.cut_bytes = Some(self.cut_bytes.unwrap_or(0) + length);
         self.pieces += 1;
     }
 
     /// Gives up what is not yet cut.
+    #[inline]
     pub(crate) fn cut_no_more(&mut self) {
         self.cut_bytes = Some(self.asked.length);
     }
@@ -144,6 +157,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    #[inline]
     pub(crate) fn new(
         (index, request): (u32, &Request),
         start: u32,
@@ -177,11 +191,13 @@ impl Piece {
     }
 
     /// Bytes that are not done.
+    #[inline]
     pub(crate) fn left(&self) -> u32 {
         self.length - self.done_bytes
     }
 
     /// The piece as a scheduler sees it; `volume_start` is the place of the volume's first byte on the device.
+    #[inline]
     pub(crate) fn block_request(&self, index: u32, request: &Request, volume_start: u64) -> BlockRequest {
         let mut block = BlockRequest::new(
             RequestId(u64::from(index)),

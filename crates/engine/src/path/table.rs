@@ -23,11 +23,13 @@ impl Table {
     }
 
     /// The request that a piece is of.
+    #[inline]
     pub(crate) fn request_of(&self, piece: u32) -> &Request {
         &self.requests[self.pieces[piece].request]
     }
 
     /// A piece and its request.
+    #[inline]
     pub(crate) fn piece(&mut self, index: u32) -> (&mut Piece, &mut Request) {
         let piece = &mut self.pieces[index];
         let request = &mut self.requests[piece.request];
@@ -35,6 +37,7 @@ impl Table {
     }
 
     /// Cuts the next piece off a request, unless all is cut or enough is under way. Tags say how long it is.
+    #[inline]
     pub(crate) fn cut(&mut self, ground: &Ground, seat: &mut VolumeSeat, index: u32) -> Option<u32> {
         let request = &mut self.requests[index];
         let (start, length_max) = request.uncut()?;
@@ -61,6 +64,7 @@ impl Table {
     }
 
     /// The device has done a piece, or need not: the books hear of it.
+    #[inline]
     pub(crate) fn device_done(&mut self, ground: &mut Ground, seat: &mut VolumeSeat, index: u32) {
         let (piece, request) = self.piece(index);
         piece.service = Some(ground.now.since(piece.dispatched));
@@ -75,6 +79,7 @@ impl Table {
     }
 
     /// One piece of a request less is under way. A request of which a piece has failed is cut no more.
+    #[inline]
     pub(crate) fn piece_ended(&mut self, request: u32, error: Option<Errno>) {
         let request = &mut self.requests[request];
         request.pieces -= 1;

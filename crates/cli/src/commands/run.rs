@@ -12,6 +12,7 @@ use crate::arguments::{DaemonArguments, RunArguments};
 use crate::config::{Defaults, name_like};
 use crate::control::client::Client;
 use crate::control::protocol::{Request, Response};
+use crate::metrics::reading::Reading;
 use crate::outcome::{Failure, Outcome};
 use plimsoll_core::{Span, shown};
 use plimsoll_gates::{Filter, GateError};
@@ -68,8 +69,10 @@ fn say(what: &str) {
 /// What this process has joined, in words.
 fn joined(client: &mut Client) -> Result<String, Failure> {
     let Response::Tenants(tenants) = client.ask(&Request::Tenants {})? else { return Err(unexpected()) };
-    let own = tenants.into_iter().find(|tenant| tenant.processes.contains(&std::process::id()));
-    Ok(own.map_or("joined".to_owned(), |tenant| format!("joined {} as {}", tenant.volume, tenant.path)))
+    let own = f64::from(std::process::id());
+    let has_own = |tenant: &&Reading| tenant.subjects("processes").iter().any(|process| process.number() == Some(own));
+    let own = tenants.items().iter().find(has_own);
+    Ok(own.map_or("joined".to_owned(), |tenant| format!("joined {} as {}", tenant.text("volume"), tenant.text("path"))))
 }
 
 /// Connects to the daemon, which may be about to make its socket.

@@ -13,13 +13,13 @@
 //! A cache that was given up, or that leaves, has nothing that is missed. An administrator's word that the store is
 //! served without a cache is noted for that store. A cache that another process has is that process's business.
 
-use crate::store_identity::{store_of, store_of_loop};
 use super::note::CacheNote;
 use super::rescue::ReadOnlyDevice;
 use super::{CacheDevice, give_up};
 use crate::backend::{Backing, VolumeConfig};
 use crate::notes::Notes;
 use crate::occupied::beneath::file_beneath;
+use crate::store_identity::{store_of, store_of_loop};
 use plimsoll_cache::store::{BLOCK_BYTES, Identity, ReadOnly, Superblock, open, probe};
 use plimsoll_cache::{CacheConfig, policies};
 use plimsoll_core::class::Scheme;

@@ -191,7 +191,7 @@ impl LevelsHandle {
         let bit = self.members.bit(account);
         let outcome = self.ask(|answer| Command::Leave { account, answer })?;
         if let Some(Err(error)) = bit.map(|bit| self.unregister(1 << bit)) {
-            tracing::warn!(%error, "tasks of an account that has left keep their places until its bit is used again");
+            tracing::warn!(%error, "an account has left, but its tasks stay in the tags until its bit is used again");
         }
         outcome
     }

@@ -129,11 +129,14 @@ impl Doorman {
     fn take_listeners(&mut self) {
         let arrivals = match self.socket.accept(plimsoll_gates::clock::monotonic_now()) {
             Ok(arrivals) => arrivals,
-            Err(error) => return tracing::error!(%error, "nobody can be put behind a gate any more"),
+            Err(error) => {
+                return tracing::error!(%error, "the socket for seccomp listeners has failed: no process can \
+                                                          be put behind a gate any more");
+            }
         };
         for arrival in arrivals {
             if let Err(error) = arrival.map_err(|error| error.to_string()).and_then(|arrival| self.take(arrival)) {
-                LOG.warn(format_args!("a listener is refused: {error}"));
+                LOG.warn(format_args!("a seccomp listener is refused: {error}"));
             }
         }
     }
@@ -171,7 +174,7 @@ impl Doorman {
         if let Err(error) = self.enroll(&tenant, process) {
             // Processes that it forked may have been found all the same.
             let container = shown(&container.id);
-            LOG.warn(format_args!("container {container}: its process {process} is no tenant's: {error}"));
+            LOG.warn(format_args!("container {container}: its process {process} is charged to no tenant: {error}"));
         }
         let account = AccountId(tenant.bit);
         self.containers.insert(container.id.clone(), tenant);
@@ -229,7 +232,7 @@ impl Doorman {
             match try_leave(&self.engine, &self.levels, tenant) {
                 Err(AgentError::Busy { .. }) => true,
                 Err(error) => {
-                    tracing::warn!(%error, "{} does not leave", tenant.name);
+                    tracing::warn!(%error, "tenant {} cannot leave", tenant.name);
                     false
                 }
                 Ok(()) => false,
@@ -243,7 +246,7 @@ impl Doorman {
         match self.levels.recycle() {
             // The levels go before the doorman does.
             Ok(()) | Err(AgentError::Gone) => {}
-            Err(error) => tracing::warn!(%error, "numbers of accounts that have ended are not used again"),
+            Err(error) => tracing::warn!(%error, "the numbers of ended accounts cannot be used again"),
         }
     }
 

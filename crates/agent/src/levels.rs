@@ -166,7 +166,7 @@ impl Levels {
                     self.notified.take_all_at(listener).into_iter().for_each(|id| self.calls.abandoned(id));
                 }
                 for (listener, registration) in turn.returned {
-                    tracing::info!("{}: its listener is back from an agent before this one", registration.name);
+                    tracing::info!("{}: took its seccomp listener over from an earlier agent", registration.name);
                     // Another account has its number by now.
                     if let Some(listener) = self.parts.listeners.get_mut(listener) {
                         listener.assign(AccountsOf::OTHERS);
@@ -177,7 +177,7 @@ impl Levels {
                 if turn.has_more { Some(now) } else { again_at }
             }
             Err(error) => {
-                tracing::error!(%error, "the gates cannot be heard");
+                tracing::error!(%error, "cannot read the notifications of the gates");
                 None
             }
         }
@@ -197,7 +197,7 @@ impl Levels {
             );
         }
         if let Err(error) = self.parts.listeners.resume(listener, call) {
-            tracing::error!(%error, "a call cannot go on before its keeper lets it");
+            tracing::error!(%error, "cannot let a call go on: it waits until its keeper does");
         }
     }
 
@@ -209,13 +209,14 @@ impl Levels {
         // Once for each change: one that has ended stays readable until its keeper is gone too.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         if let Err(error) = epoll::add(&self.poll, listener, epoll::EventData::new_u64(1), flags) {
-            tracing::error!(%error, "a listener cannot be watched; it is heard when something else happens");
+            tracing::error!(%error, "cannot watch a seccomp listener: its calls wait until another event wakes the \
+                                     agent");
         }
     }
 
     fn tell_returns(&mut self, are_told: Option<bool>) {
         if let Some(Err(error)) = are_told.map(|are_told| self.parts.tags.tell_returns(are_told)) {
-            tracing::error!(%error, "whether returns from calls are told stays as it was");
+            tracing::error!(%error, "cannot switch events for returns from calls on or off");
         }
     }
 
@@ -241,7 +242,7 @@ impl Levels {
                         self.hear_at = Some(Time::ZERO);
                     }
                     if let Err(error) = self.parts.listeners.resume(listener, call) {
-                        tracing::error!(%error, "a call cannot go on before its keeper lets it");
+                        tracing::error!(%error, "cannot let a call go on: it waits until its keeper does");
                     }
                 }
                 Action::Close(account) => self.words().close(account, GateClass::Write),
@@ -343,7 +344,7 @@ impl Levels {
                 }
                 Command::Free { accounts } => {
                     if let Err(error) = self.parts.tags.accounts().free(accounts) {
-                        tracing::warn!(%error, "numbers of accounts that have ended are not used again");
+                        tracing::warn!(%error, "the numbers of ended accounts cannot be used again");
                     }
                 }
                 Command::Inside { answer } => drop(answer.send(self.calls.threads_inside().collect())),

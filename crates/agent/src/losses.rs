@@ -44,9 +44,9 @@ impl LossLog {
 const REGISTRATIONS: &str =
     "processes or threads that tenants have started: they and all that they start are charged to the others";
 const EVENTS: &str =
-    "events: the pages, requests and calls that these told of are in nobody's books, and limits let so much more pass";
+    "events: the pages, requests and calls in them are charged to no account, and limits let so much more pass";
 const ENTRIES: &str =
-    "dirty pages or blocks of metadata: they are charged to those who wrote their file lately, or to nobody";
+    "dirty pages or blocks of metadata: they are charged to the last writers of their file, or to no account";
 
 #[cfg(test)]
 mod tests {

@@ -176,7 +176,7 @@ impl Work {
                 self.places.insert(id, end);
             }
             // The fsync that follows will say so to its caller.
-            Err(errno) => tracing::warn!(inode = id.0, %errno, "writeback could not be started"),
+            Err(errno) => tracing::warn!(inode = id.0, %errno, "cannot start writeback of a file"),
         }
     }
 }

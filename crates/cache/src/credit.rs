@@ -233,7 +233,7 @@ mod tests {
         (0..u64::from(UNITS) * 5 / 2).for_each(|block| _ = read(1 << 20 | block, index));
         assert!(tables.clone().all(|block| read(block, table)), "two and a half caches have passed");
         (0..u64::from(UNITS) * 4).for_each(|block| _ = read(1 << 21 | block, index));
-        assert!(!tables.clone().any(|block| read(block, table)), "four more: what nobody uses leaves in the end");
+        assert!(!tables.clone().any(|block| read(block, table)), "four more: an unused block leaves in the end");
     }
 
     #[test]

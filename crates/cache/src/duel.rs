@@ -337,7 +337,12 @@ mod tests {
         assert_eq!(ways(&[dear, (both_miss, 1.0)]), [Way::Strict; 2]);
         assert_eq!(ways(&[dear, (strict_misses, 1.0), (strict_misses, 1.0)]), [Way::Strict; 2], "more of cheaper ones");
         assert_eq!(ways(&[(strict_misses, 400.0), (level_misses, 1.0)]), [Way::Level; 2], "dearer ones");
-        assert_eq!(ways(&[(strict_misses, 9.0), (level_misses, 9.0)]), [Way::Strict, Way::Level], "who goes goes on");
+        assert_eq!(
+            ways(&[(strict_misses, 9.0), (level_misses, 9.0)]),
+            [Way::Strict, Way::Level],
+            "the leaving block \
+                                                                                                   goes on"
+        );
     }
 
     /// Promise: cache-credit-way.

@@ -198,7 +198,7 @@ impl Index {
             return Err(format!("{holders} units hold a block and the index has {entries}"));
         }
         match self.buckets.iter().zip(&passed).position(|(bucket, passed)| bucket.passed != *passed) {
-            Some(at) => Err(format!("bucket {at} of the index counts wrong who is further on")),
+            Some(at) => Err(format!("bucket {at} of the index has a wrong count of displaced entries")),
             None => Ok(()),
         }
     }

@@ -170,7 +170,12 @@ impl Target {
             return Err(refused(path, kind_in_words(metadata.mode()), "a file or a disk"));
         }
         if kind.is_file() && metadata.blocks() * 512 < metadata.len() {
-            return Err(refused(path, "a file with holes".into(), "one without: holes are read without the disk"));
+            return Err(refused(
+                path,
+                "a sparse file".into(),
+                "a file without holes: the file system reads holes \
+                                                              without the disk",
+            ));
         }
         let mut flags = if is_destructive { OFlags::RDWR } else { OFlags::RDONLY };
         if is_destructive && kind.is_block_device() {
@@ -211,7 +216,8 @@ impl Target {
             false => FlockOperation::NonBlockingLockShared,
         };
         rustix::fs::flock(&self.file, lock).map_err(|errno| match errno {
-            Errno::WOULDBLOCK => refused(&self.path, "what another process has locked".into(), "what nobody serves"),
+            Errno::WOULDBLOCK => refused(&self.path, "a target that another process has locked".into(), "a target \
+                                                                                                         that no process has locked"),
             errno => system(&self.path, "lock it", errno.into()),
         })
     }
@@ -245,7 +251,7 @@ impl Target {
         span: Span,
         progress: &mut dyn FnMut(Span),
     ) -> Result<Measured, MeasureError> {
-        assert!(self.is_writable || !load.is_write(), "nobody allowed to write to {}", self.path.display());
+        assert!(self.is_writable || !load.is_write(), "no permission was given to write to {}", self.path.display());
         let outstanding = if load.is_random() { outstanding } else { SEQUENTIAL_OUTSTANDING };
         let mut counter = Windows::new(span);
         let mut told = Time::ZERO;
@@ -271,7 +277,7 @@ fn refused(path: &Path, got: String, allowed: &'static str) -> MeasureError {
 }
 
 fn no_direct(path: &Path, errno: Errno) -> Option<MeasureError> {
-    let allowed = "one with: otherwise memory would be measured";
+    let allowed = "a file system with direct I/O: otherwise memory would be measured";
     (errno == Errno::INVAL).then(|| refused(path, "a file system without direct I/O".into(), allowed))
 }
 
@@ -451,7 +457,7 @@ mod tests {
         std::fs::write(&small, [1; 4096]).unwrap();
         let says = |path: &Path| Target::open(path, 0, false).unwrap_err().to_string();
         assert!(says(folder.path()).contains("got a directory, allowed a file"));
-        assert!(says(&sparse).contains("got a file with holes"));
+        assert!(says(&sparse).contains("got a sparse file"));
         assert!(says(&small).contains("got 4096 bytes, allowed at least 16 MiB"));
         assert!(says(Path::new("/proc/self/nothing")).contains("cannot make it"));
     }

@@ -123,11 +123,11 @@ impl Notes {
             let name = &volume.name;
             tracing::warn!(
                 volume = name,
-                "{damage}: another copy of the note is whole, holds, and is written there again"
+                "{damage}: another copy of the note is whole; it counts, and replaces the damaged one"
             );
             let written = whole.as_ref().map_or(Ok(()), |note| self.put_at(&place, note, name));
             if let Err(error) = written {
-                tracing::warn!(volume = name, %error, "the note cannot be written again to {place}");
+                tracing::warn!(volume = name, %error, "cannot replace the damaged note at {place}");
             }
         }
         Ok(whole)

@@ -193,14 +193,15 @@ impl ObservedRequests {
             if self.owing.is_news(now) {
                 let path = books.tree.path(request.session);
                 tracing::warn!(
-                    "{path:?} reads past its gates and owes {READS_OWED_MAX} requests: more are not charged to it"
+                    "{path:?} reads without waiting at its gates and owes for {READS_OWED_MAX} requests: more are not \
+                     charged to it"
                 );
             }
             return false;
         }
         let has_room = self.requests.len() < REQUESTS_MAX;
         if !has_room && self.full.is_news(now) {
-            tracing::warn!("{REQUESTS_MAX} requests are seen and not done: more of them are not accounted for");
+            tracing::warn!("{REQUESTS_MAX} requests are at the disk: more are not accounted for");
         }
         has_room
     }

@@ -48,7 +48,7 @@ pub fn kernel_user_of(path: &Path) -> Option<String> {
         // A member of a mapped device is in use: by that one.
         layers.iter().filter(|layer| layer.is_exact).find_map(|layer| {
             let by = kernel.user_of_layer(layer)?;
-            Some(format!("{}, which lies beneath it: {by}", layer.path.display()))
+            Some(format!("{}, a device beneath it, is {by}", layer.path.display()))
         })
     })
 }
@@ -118,7 +118,7 @@ fn lock_layer(layer: &Layer, is_shared: bool) -> Result<Option<File>, Errno> {
         Ok(file) => file,
         Err(error) => {
             let (path, above) = (layer.path.display(), &layer.above);
-            tracing::warn!(%path, above, %error, "what lies beneath a block device cannot be locked");
+            tracing::warn!(%path, above, %error, "cannot lock a device beneath a block device");
             return Ok(None);
         }
     };

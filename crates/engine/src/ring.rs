@@ -114,7 +114,7 @@ impl Ring {
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             if let Err(error) = self.ring.submit() {
                 // Out of memory for a moment or interrupted: nothing was taken, the next try may succeed.
-                tracing::warn!(%error, "the kernel took no operations, trying again");
+                tracing::warn!(%error, "io_uring took no operations, trying again");
             }
         }
     }

@@ -215,7 +215,7 @@ fn an_encrypted_volume_has_no_cache() {
     let [slow, fast] = ["slow", "fast"].map(|name| directory.path().join(name));
     let volume = Volume::open(encrypted_config("v", &slow, VOLUME_BYTES)).unwrap();
     let settings = cache_settings(fast.clone());
-    let expected = "volume v is encrypted and cannot have a cache: what is in a cache is not";
+    let expected = "volume v is encrypted and cannot have a cache: a cache is not encrypted";
     let refused = [
         cache::make(&settings, volume.config(), VOLUME_BYTES, true).err(),
         FoundCache::find(settings.clone(), &volume).err(),

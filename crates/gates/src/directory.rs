@@ -99,7 +99,7 @@ mod tests {
 
     fn problem(path: &Path) -> String {
         let message = make_own(path).unwrap_err().to_string();
-        message.split_once(" is not ours: ").unwrap_or_else(|| panic!("{message}")).1.to_owned()
+        message.split_once(" cannot be used: ").unwrap_or_else(|| panic!("{message}")).1.to_owned()
     }
 
     #[test]

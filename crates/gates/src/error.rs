@@ -54,7 +54,7 @@ pub enum GateError {
         problem: String,
     },
     /// Another agent was there before.
-    #[error("{path} is not ours: {problem}; delete it if nothing needs it", path = path.display())]
+    #[error("{path} cannot be used: {problem}; delete it if nothing needs it", path = path.display())]
     Foreign {
         /// What should be a directory of ours.
         path: PathBuf,
@@ -104,7 +104,7 @@ pub enum GateError {
         max: usize,
     },
     /// The sender may have done so on purpose.
-    #[error("what was handed over is no seccomp listener but {got}")]
+    #[error("the descriptor is no seccomp listener but {got}")]
     NotListener {
         /// What it leads to.
         got: String,
@@ -120,8 +120,8 @@ pub enum GateError {
 /// What the kernel means, where it says little.
 fn because(filter: &io::Error) -> &'static str {
     match filter.raw_os_error() {
-        Some(libc::EBUSY) => "; it is behind one that somebody listens to already, and may be behind one only",
-        Some(libc::EINVAL) => "; Linux has what this takes from 6.1 on",
+        Some(libc::EBUSY) => "; the command is behind a seccomp filter with a listener already, and Linux allows one",
+        Some(libc::EINVAL) => "; this takes Linux 6.1 or later",
         _ => "",
     }
 }

@@ -166,7 +166,7 @@ impl Launch {
             Some(filters) => command.env(FILTERS, (filters + u32::from(self.filter.is_some())).to_string()),
             None => {
                 tracing::warn!(
-                    "/proc does not tell the filters of this process: the shim holds nothing of the command's"
+                    "/proc does not show the seccomp filters of this process: the shim holds no call of the command"
                 );
                 command.env_remove(FILTERS)
             }

@@ -175,7 +175,10 @@ impl GateWords {
             }
             (MAGIC, VERSION) => self.open_all(),
             (magic, version) => {
-                let problem = format!("it begins with {magic:#x}, {version}, expected {MAGIC:#x}, {VERSION}");
+                let problem = format!(
+                    "it begins with {magic:#x} and version {version}, expected {MAGIC:#x} and \
+                                       version {VERSION}"
+                );
                 return Err(GateError::NotWords { path: self.path.clone(), problem });
             }
         }
@@ -447,7 +450,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "something short");
         std::fs::write(&path, vec![7; BYTES]).unwrap();
         let refusal = GateWords::create(directory.path()).err().unwrap().to_string();
-        assert!(refusal.contains("it begins with 0x7070707, 117901063"), "{refusal}");
+        assert!(refusal.contains("it begins with 0x7070707 and version 117901063"), "{refusal}");
     }
 
     #[test]

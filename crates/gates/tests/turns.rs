@@ -139,7 +139,7 @@ fn what_is_no_listener_is_refused() {
     let pipe = std::io::pipe().unwrap().0;
     for descriptor in [file.into(), pipe.into()] {
         let refusal = Listener::new(descriptor, AccountId(1)).err().unwrap().to_string();
-        assert!(refusal.starts_with("what was handed over is no seccomp listener but "), "{refusal}");
+        assert!(refusal.starts_with("the descriptor is no seccomp listener but "), "{refusal}");
     }
 }
 

@@ -73,7 +73,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
         (
             &EXT4.replace("noop", "scs_token"),
             APPEND,
-            "scs_token decides about each read and write by its bytes, and gates tell only that somebody writes",
+            "scs_token decides about each read and write by its bytes, and gates tell only that a call writes",
         ),
         (&format!("{EXT4}\nflusher = false"), APPEND, "the kernel's flusher cannot be turned off"),
         (EXT4, threads_of_tenant, "t has threads on NUMA nodes, which are modelled on the simulator only"),
@@ -82,7 +82,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
             tenant,
             "tenants are clients of the engine, and the kernel's bfq is above a block device",
         ),
-        (EXT4, files, "p has file_deadlines, but below a mount nobody can tell which file a request is of"),
+        (EXT4, files, "p has file_deadlines, but below a mount a request does not say which file it is of"),
         (&format!("{EXT4}\nalternate = \"afq\""), APPEND, "schedulers take turns where tenants are, not processes"),
         (EXT4, threads, "p has accounts for its threads, and a process is in one account"),
         (

@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn who_comes_back_soon_is_waited_for_until_he_does_not() {
         let mut him = Anticipation::default();
-        assert_eq!(serve(&mut him, 100, 110), (Some(LINGER), Time::ZERO), "nobody knows him");
+        assert_eq!(serve(&mut him, 100, 110), (Some(LINGER), Time::ZERO), "its account has no history");
         assert_eq!(serve(&mut him, 115, 120), (Some(Span::from_millis(5)), at(128)));
         assert_eq!(him.stop_lingering(at(128), false, LINGER), Some(LINGER));
         him.does(false, false, LINGER);

@@ -67,8 +67,8 @@ impl Coverage {
     pub(crate) fn of_submitters(file_system: FileSystem, why: &str) -> Coverage {
         let warnings = [
             why,
-            "I/O on other disks is charged too, journal and metadata to nobody, and all of it as sequential",
-            "what a child moves that loses its parent at once is nobody's, unless its cgroup is a tenant",
+            "I/O on other disks is charged too, journal and metadata to no account, and all of it as sequential",
+            "the I/O of a child that loses its parent at once is charged to no account, unless its cgroup is a tenant",
         ];
         let warnings = warnings.map(str::to_owned).to_vec();
         Coverage { file_system, has_causes: false, has_metadata: false, has_repeated_dirtying: false, warnings }

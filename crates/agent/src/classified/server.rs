@@ -99,7 +99,7 @@ impl Drop for ClassServer {
         let Some(thread) = self.thread.take() else { return };
         match self.ended.recv_timeout(Duration::from_nanos(PATIENCE.as_nanos())) {
             Err(RecvTimeoutError::Timeout) => {
-                tracing::warn!("somebody holds up the thread that hears of classes: it is left behind");
+                tracing::warn!("a client blocks the thread that receives classes of files: the daemon ends without it");
             }
             _ => drop(thread.join()),
         }
@@ -118,7 +118,7 @@ impl Mount {
         let failed = |action| move |source| AgentError::System { action, source };
         let directory = File::open(&mount.mount_point).map_err(failed("open the mount point"))?;
         let found = rustix::fs::fstat(&directory).map_err(|errno| failed("look at the mount point")(errno.into()))?;
-        let deletions = Deletions::on(&directory).map_err(|errno| failed("hear of deleted files")(errno.into()))?;
+        let deletions = Deletions::on(&directory).map_err(|errno| failed("watch for deleted files")(errno.into()))?;
         let files = Files::of(&mount.mount_point).map_err(failed("open the mount point"))?;
         Ok(Mount { device: found.st_dev, files, deletions, classes: mount.classes })
     }
@@ -127,7 +127,10 @@ impl Mount {
         self.deletions.take(|deleted| match deleted {
             Deleted::Inode(inode) => self.classes.forget(inode),
             Deleted::Unknown => {
-                tracing::warn!("files were deleted faster than that is heard: no file has a class of its own now");
+                tracing::warn!(
+                    "the kernel's queue of deletions overflowed: all classes that applications said of \
+                                files are forgotten"
+                );
                 self.classes.forget_all();
             }
         });

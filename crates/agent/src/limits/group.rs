@@ -90,7 +90,7 @@ impl Group {
             let parent = folder.parent().unwrap_or(folder).display();
             return Err(match folder.join(CONTROLLERS).exists() {
                 true => format!("the io controller is off in it: echo +io > {parent}/cgroup.subtree_control"),
-                false => "is no cgroup whose block I/O the kernel can limit".to_owned(),
+                false => "is no cgroup in which the kernel can limit block I/O".to_owned(),
             });
         }
         Ok(Group { folder: folder.to_owned(), inode: found.ino(), is_version_2 })

@@ -95,7 +95,7 @@ impl Member {
         self.written = found;
         let folder = self.group.folder.display();
         if let Err(error) = note.change(&self.group, self.own) {
-            warn!("{folder}: limits that another program has set are not noted: {error}");
+            warn!("{folder}: cannot note the limits that another program has set: {error}");
         }
         if !std::mem::replace(&mut self.is_other_told, true) {
             warn!("{folder}: another program sets its limits too: the lower of those and its share holds");
@@ -192,7 +192,8 @@ impl Limits {
                 member.caps = *caps;
                 let (folder, own) = (member.group.folder.display(), member.own);
                 debug!(
-                    "{folder}: {own:?} and {caps:?}, all together {:?} bytes/s",
+                    "{folder}: limits of other programs {own:?}, of its share {caps:?}; all cgroups together {:?} \
+                     bytes/s",
                     self.steward.total_bytes_per_second()
                 );
                 member.set(&mut self.note, &self.config.device);
@@ -250,7 +251,7 @@ impl Drop for Limits {
         for mut member in std::mem::take(&mut self.members).into_values() {
             member.heed(&mut self.note, &self.config.device);
             if let Err(error) = self.note.put_back(&member.group) {
-                warn!("{}: its limits were not put back: {error}", member.group.folder.display());
+                warn!("{}: cannot put its former limits back: {error}", member.group.folder.display());
             }
         }
         if let Err(error) = self.note.write() {

@@ -96,9 +96,9 @@ mod tests {
                         (free, waits_since) = (free - 1, None);
                     }
                     _ => {
-                        prop_assert!(free < low, "it costs nothing, and nobody is given any");
+                        prop_assert!(free < low, "it costs nothing, and no request gets any");
                         let since = *waits_since.get_or_insert(left);
-                        prop_assert!(left < since + 2, "{} left, and who is next still waits", left - since);
+                        prop_assert!(left < since + 2, "{} left, and the next request still waits", left - since);
                     }
                 }
             }

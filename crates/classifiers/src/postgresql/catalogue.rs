@@ -170,7 +170,7 @@ mod tests {
     fn a_table_is_as_most_of_its_rows_were_found_lately() {
         let mut catalogue = Catalogue::default();
         let steps = [
-            ((0, 0), RandomTable, "nobody has read it"),
+            ((0, 0), RandomTable, "no query has read it"),
             ((100, 99), SequentialTable, "most of them in sequence"),
             ((100, 99), SequentialTable, "nobody since"),
             ((110, 110), RandomTable, "lately by the index"),

@@ -35,7 +35,7 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
         }
         CacheCommand::Flush(CacheVolumeArguments { volume, daemon }) => {
             flush(&mut connect(daemon)?, volume)?;
-            print(format!("volume {volume}: what was dirty is on the slow device"))
+            print(format!("volume {volume}: all dirty data is on the slow device"))
         }
         CacheCommand::Attach(arguments) => {
             let (volume, cache) = (arguments.volume.clone(), arguments.cache.clone());
@@ -95,9 +95,7 @@ fn flush(client: &mut Client, volume: &str) -> Outcome {
     loop {
         let caches = list(client)?;
         let entry = caches.into_iter().find(|entry| entry.volume == volume).ok_or_else(|| {
-            Failure::Failed(format!(
-                "volume {volume} has no cache any more: another command has taken it away meanwhile"
-            ))
+            Failure::Failed(format!("volume {volume} has no cache any more: another command has detached it meanwhile"))
         })?;
         let cache = entry.cache;
         if cache.dirty_units == 0 || cache.clean_passes >= passes {

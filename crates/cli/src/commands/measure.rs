@@ -121,7 +121,7 @@ fn report(
 fn keep(arguments: &MeasureArguments, measured: &[(Load, Measured)], profile: &MeasuredProfile) -> Outcome {
     let tell = |text: String| if arguments.json { Ok(()) } else { print(text) };
     let Some(file) = &arguments.out else {
-        return tell("not kept: --out FILE writes a profile that a configuration can name\n".to_owned());
+        return tell("not saved: --out FILE writes a profile that a configuration can name\n".to_owned());
     };
     let heading = format!("Measured by plimsoll device measure, {} s a load:\n{}", arguments.seconds, table(measured));
     out::write(file, &profile.to_toml(heading.trim_end()))?;

@@ -48,7 +48,7 @@ fn loss_line(entry: &LossEntry) -> String {
     let LossEntry { volume, registrations, events, entries } = entry;
     format!(
         "{volume}: BOOKS ARE OFF: tags found no room for {registrations} processes of tenants (charged to others), \
-         {events} events (charged to nobody), {entries} dirty pages or blocks of metadata (to those who wrote the file lately)"
+         {events} events (charged to no account), {entries} dirty pages or blocks of metadata (charged to the last writers)"
     )
 }
 
@@ -62,10 +62,10 @@ fn device_line(device: &EngineStatus) -> String {
         let overload = Span::from_nanos(device.overload_ns);
         line.push_str(&match device.reserves_kept {
             kept if kept < 1.0 => format!(
-                ", OVERLOADED: slower than what was promised on it, all reserves get {:.0} % of themselves, {overload} behind",
+                ", OVERLOADED: slower than its promises, every reserve is scaled to {:.0} %, {overload} behind",
                 kept * 100.0
             ),
-            _ => format!(", reserves fell {overload} behind while it was slower than what was promised on it"),
+            _ => format!(", reserves fell {overload} behind while it was slower than its promises"),
         });
     }
     if let Some(emulation) = device.emulation {
@@ -91,7 +91,7 @@ fn read_ahead_lines(device: &EngineStatus) -> String {
     let volumes = device.volumes.iter().filter_map(|volume| Some((&volume.name, volume.read_ahead?)));
     let lines = volumes.map(|(name, ahead)| {
         let [fetched, used, wasted] = [ahead.fetched_bytes, ahead.used_bytes, ahead.wasted_bytes].map(ByteCount);
-        format!("volume {name}: {fetched} read ahead, {used} handed out of that, {wasted} dropped unread\n")
+        format!("volume {name}: {fetched} read ahead, {used} of that used, {wasted} dropped unread\n")
     });
     lines.collect()
 }

@@ -76,7 +76,7 @@ fn watch(arguments: &WhyArguments) -> Result<Vec<Watched>, Failure> {
         }
     }
     match watched.is_empty() {
-        true => Err(Failure::NotRun("no file system is mounted here whose disk can be watched".to_owned())),
+        true => Err(Failure::NotRun("no file system on a disk that can be watched is mounted here".to_owned())),
         false => Ok(watched),
     }
 }
@@ -145,7 +145,7 @@ fn as_text(disk: &mut Watched, sample: &CauseSample, now: Time, elapsed: Span) -
     }
     if sample.lost_pages > 0 {
         text.push_str(&format!(
-            "{} dirty pages or blocks of metadata found no room: with them stand those who wrote the file lately, or unknown\n",
+            "{} dirty pages or blocks of metadata found no room: they stand with the last writers of their file, or as unknown\n",
             sample.lost_pages
         ));
     }

@@ -34,7 +34,8 @@ const SIZE: Key<Quantity<ByteCount>> = Key {
     name: "size",
     form: Quantity { allowed: SIZE_ALLOWED, is_allowed: |size| size.0.is_multiple_of(BLOCK_BYTES) },
     absent: Absent::Words("all of it"),
-    help: "bytes to use when the cache is made, 128 KiB to 512 GiB; a file is made as long. Later it is of no account",
+    help: "bytes to use when the cache is made, 128 KiB to 512 GiB; a file is made as long. Later the key has no \
+           effect",
 };
 const POLICY: Key<Choice> = Key {
     name: "policy",
@@ -60,13 +61,13 @@ const DIRTY_MAX: Key<Text> = Key {
     name: "dirty_max",
     form: Text::new("part or size", DIRTY_MAX_ALLOWED),
     absent: Absent::Words("all of it"),
-    help: "how much may be dirty at once, that is, on the fast device only. Writes that would make more dirty wait",
+    help: "bytes that may be dirty at once, that is, on the fast device only. Writes beyond that wait",
 };
 const DIRTY_AGE: Key<Text> = Key {
     name: "dirty_age",
     form: Text::new("time", WRITE_BACK_ALLOWED),
     absent: Absent::Words("for ever"),
-    help: "how long a block may be dirty, if the slow device takes the writes asked of it in half of that",
+    help: "how long a block may be dirty, if the slow device answers writes within half of that",
 };
 const IDLE_WRITE_BACK: Key<Text> = Key {
     name: "idle_write_back",
@@ -104,7 +105,7 @@ const ACCEPT_LOSSES: Key<Boolean> = Key {
     form: Boolean,
     absent: Absent::Value(false),
     help: "if a part of the cache's own records is damaged: `true`: the daemon forgets it and uses the rest; `false`: \
-           the daemon does not start, and names the bound of what would be lost, in units and bytes ([cache-format.md](cache-format.md#what-is-believed-beside-damage))",
+           the daemon does not start, and says how many units and bytes would be lost at most ([cache-format.md](cache-format.md#what-is-believed-beside-damage))",
 };
 
 pub(super) const TABLE: KeyTable = KeyTable {

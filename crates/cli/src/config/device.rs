@@ -39,15 +39,15 @@ pub(super) const OBSERVE: Key<Text> = Key {
     name: "observe",
     form: Text::new("path", "the path of a mount point"),
     absent: Absent::Words("a device of volumes"),
-    help: "a disk that is not Plimsoll's: its requests are seen, and its tenants held at their calls \
-           ([agent.md](agent.md)). The path of its block device is right, too. Each disk once; no volumes, no `emulate`",
+    help: "an observed disk: Plimsoll sees its requests, and holds its tenants at their calls ([agent.md](agent.md)). \
+           The path of its block device is allowed, too. Each disk once; no volumes, no `emulate`",
 };
 const OBSERVED_TAGS: Key<Choice> = Key {
     name: "tags",
     form: Choice::of(|| TAGS.to_vec()),
     absent: Absent::Words("`\"causes\"`"),
-    help: "with `observe`: what tenants are charged for: what they cause as BPF tells it or, where it cannot, what their \
-           processes submit; or always that ([agent.md](agent.md#without-bpf))",
+    help: "with `observe`: what tenants are charged for. `causes`: the I/O that they cause as BPF observes \
+           it, or without BPF the I/O that their processes submit; `submitters`: always the latter ([agent.md](agent.md#without-bpf))",
 };
 pub(super) const SCHEDULER: Key<Choice> = Key {
     name: "scheduler",

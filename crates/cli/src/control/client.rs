@@ -98,7 +98,7 @@ impl Client {
             Failure::Failed(format!("the daemon at {} did not answer: {error}", self.path.display()))
         })?;
         let response = serde_json::from_slice(&line)
-            .map_err(|error| Failure::Failed(format!("the daemon's answer is not understood: {error}")))?;
+            .map_err(|error| Failure::Failed(format!("cannot parse the daemon's answer: {error}")))?;
         match response {
             Response::Error(report) => Err(match report.kind {
                 ErrorKind::BadRequest | ErrorKind::Invalid | ErrorKind::NotFound => Failure::BadInput(report.message),
@@ -124,7 +124,7 @@ fn unreachable(path: &Path, error: &io::Error) -> String {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             format!("no daemon answers at {path} ({error}): is `plimsoll up` or `plimsoll agent` running?")
         }
-        _ => format!("{path} cannot be asked: {error}"),
+        _ => format!("cannot connect to {path}: {error}"),
     }
 }
 

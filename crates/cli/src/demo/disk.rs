@@ -178,7 +178,7 @@ fn session(name: &str) -> SessionConfig {
 fn mount(engine: &EngineHandle) -> Result<Way, Failure> {
     let folder = folder("mounts");
     let (state, recovered) = recover(&folder.join("state")).map_err(failed("open the state directory"))?;
-    recovered.iter().for_each(|step| tracing::warn!("left by a demonstration that was killed: {step}"));
+    recovered.iter().for_each(|step| tracing::warn!("left by a demo that was killed: {step}"));
     let mut attachments = Vec::new();
     for name in [TRANSACTIONS, BACKUP] {
         let opened = open_volume(name)?;

@@ -28,7 +28,8 @@ const ACCOUNT_ROWS: &[MetricRow<AccountStatus>] = &[
         |account: &AccountStatus| if account.kind == AccountKind::Pool { "pool" } else { "session" }.to_owned().into(),
     )
     .column("kind"),
-    plain("allocation.reserve", Unit::None, "the rate that it gets however the others behave", |account: &AccountStatus| {
+    plain("allocation.reserve", Unit::None, "the rate that it gets whatever other accounts \
+                                             do", |account: &AccountStatus| {
         account.allocation.reserve.to_string().into()
     })
     .cell(">reserve", |account| reserve(&account.allocation)),

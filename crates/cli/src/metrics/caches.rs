@@ -52,7 +52,7 @@ const CACHE_ROWS: &[MetricRow<CacheStatus>] = &[
         "free_units",
         "cache_free_bytes",
         Unit::Blocks,
-        "units that another block could get; they are still readable",
+        "units without a block, or with one that may be replaced at any time; reads still find that block",
         |cache: &CacheStatus| cache.free_units.into(),
     )
     .column(">free"),
@@ -139,7 +139,8 @@ const CACHE_ROWS: &[MetricRow<CacheStatus>] = &[
     json_only(
         "not_copied_bytes",
         Unit::Bytes,
-        "of these blocks the first thousand: the first byte of each range on the slow device, and the byte behind its last",
+        "the first thousand of these blocks, as ranges: the first byte of each on the slow device, and the byte \
+         behind its last",
     ),
     gauge(
         "unreadable",
@@ -151,7 +152,7 @@ const CACHE_ROWS: &[MetricRow<CacheStatus>] = &[
     json_only(
         "unreadable_bytes",
         Unit::Bytes,
-        "of these units a thousand: the first byte of each range of the volume, and the byte behind its last",
+        "a thousand of these units, as ranges: the first byte of each on the volume, and the byte behind its last",
     ),
     gauge(
         "bad_units",
@@ -193,7 +194,7 @@ const CACHE_CLASS_ROWS: &[MetricRow<ClassInCache>] = &[
         "units",
         "cache_class_bytes",
         Unit::Blocks,
-        "units in the policy's order: what is free, though still readable, is not counted",
+        "units in the policy's order; free units, though still readable, do not count",
         |of: &ClassInCache| of.class.units.into(),
     )
     .column(">size")

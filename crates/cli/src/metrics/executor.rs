@@ -32,16 +32,12 @@ const SERVICE_THREAD_ROWS: &[MetricRow<ServiceThreadStatus>] = &[
         "suspended",
         "executor_suspensions_total",
         Unit::None,
-        "runs that ended because something was lacking",
+        "runs that ended because the request had to wait, for example for a block from a disk",
         |thread| thread.suspended.into(),
     ),
-    counter(
-        "resumed",
-        "executor_resumptions_total",
-        Unit::None,
-        "runs that began because what was lacking is there, such as blocks from a disk",
-        |thread| thread.resumed.into(),
-    ),
+    counter("resumed", "executor_resumptions_total", Unit::None, "runs that began after such a wait", |thread| {
+        thread.resumed.into()
+    }),
     counter(
         "preempted",
         "executor_preemptions_total",
@@ -53,7 +49,7 @@ const SERVICE_THREAD_ROWS: &[MetricRow<ServiceThreadStatus>] = &[
         "gave_way",
         "executor_yields_total",
         Unit::None,
-        "runs of maintenance that ended before, so that others go first",
+        "runs of maintenance that ended early, so that other requests go first",
         |thread| thread.gave_way.into(),
     ),
     counter("panicked", "executor_panics_total", Unit::None, "requests that panicked; they count as done", |thread| {
@@ -93,7 +89,7 @@ const QUEUE_ROWS: &[MetricRow<QueueStatus>] = &[
         "behind_maintenance_ns",
         "executor_queue_behind_maintenance_seconds_total",
         Unit::Nanoseconds,
-        "what of that the thread that took the request spent with maintenance",
+        "the part of that wait in which the thread that took the request ran maintenance",
         |queue| queue.behind_maintenance_ns.into(),
     ),
     gauge(

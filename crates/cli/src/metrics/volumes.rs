@@ -26,29 +26,29 @@ const VOLUME_ROWS: &[MetricRow<VolumeStatus>] = &[
         "stored_bytes",
         "volume_stored_bytes",
         Unit::Bytes,
-        "what its content takes; `null` where it is not compressed, as the three fields below",
+        "memory that its content takes; `null` where it is not compressed, as the three fields below",
         |volume| volume.stored_bytes.into(),
     ),
     gauge(
         "backlog_bytes",
         "volume_backlog_bytes",
         Unit::Bytes,
-        "how much of it was written and is not compressed yet",
+        "bytes of it that were written and are not compressed yet",
         |volume| volume.backlog_bytes.into(),
     ),
     counter(
         "compressed_behind_bytes",
         "volume_compressed_behind_bytes_total",
         Unit::Bytes,
-        "what was compressed after its write was answered, since the start",
+        "bytes that service threads compressed after the write was answered, since the start",
         |volume| volume.compressed_behind_bytes.into(),
     ),
     counter(
         "compressed_by_writers_bytes",
         "volume_compressed_by_writers_bytes_total",
         Unit::Bytes,
-        "what clients' writes had to compress themselves because [too much was left](executor.md#in-the-engine), since the \
-         start: where it grows, the service threads do not keep up",
+        "bytes that clients' writes compressed themselves because [too much was left](executor.md#in-the-engine), \
+         since the start: where it grows, the service threads do not keep up",
         |volume| volume.compressed_by_writers_bytes.into(),
     ),
 ];
@@ -62,13 +62,18 @@ const READ_AHEAD_ROWS: &[MetricRow<ReadAheadStatus>] = &[
         "bytes_max",
         "read_ahead_window_max_bytes",
         Unit::Bytes,
-        "the setting: at most so far ahead of a stream",
+        "the setting: bytes ahead of a stream, at most",
         |ahead| ahead.bytes_max.into(),
     ),
-    gauge("memory_bytes", "read_ahead_memory_bytes", Unit::Bytes, "what sessions have for it at the most", |ahead| {
-        ahead.memory_bytes.into()
-    }),
-    counter("fetched_bytes", "read_ahead_fetched_bytes_total", Unit::Bytes, "what was read ahead", |ahead| {
+    gauge(
+        "memory_bytes",
+        "read_ahead_memory_bytes",
+        Unit::Bytes,
+        "memory that its sessions have for reading ahead, \
+                                                                   at most",
+        |ahead| ahead.memory_bytes.into(),
+    ),
+    counter("fetched_bytes", "read_ahead_fetched_bytes_total", Unit::Bytes, "bytes that were read ahead", |ahead| {
         ahead.fetched_bytes.into()
     }),
     counter(
@@ -78,9 +83,14 @@ const READ_AHEAD_ROWS: &[MetricRow<ReadAheadStatus>] = &[
         "bytes of reads that were answered out of it",
         |ahead| ahead.used_bytes.into(),
     ),
-    counter("wasted_bytes", "read_ahead_wasted_bytes_total", Unit::Bytes, "what was dropped unread", |ahead| {
-        ahead.wasted_bytes.into()
-    }),
+    counter(
+        "wasted_bytes",
+        "read_ahead_wasted_bytes_total",
+        Unit::Bytes,
+        "bytes that were read ahead and dropped \
+                                                                           unread",
+        |ahead| ahead.wasted_bytes.into(),
+    ),
 ];
 
 /// The volumes, as `volume_list` and `status` have them: what serves each.

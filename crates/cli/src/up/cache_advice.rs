@@ -24,7 +24,8 @@ pub(super) fn noted(
             tracing::warn!(
                 volume,
                 cache,
-                "a daemon ended while it gave the cache up: everything is on the slow device, and the cache is gone now"
+                "an earlier daemon ended while it gave the cache up: everything is on the slow device, and the cache \
+                 is removed now"
             );
             Ok(None)
         }
@@ -46,20 +47,19 @@ pub(super) fn why_not_without(
         Err(error) if DamagedNote::behind(&error).is_some() => {
             let name = &section.name;
             return Some(format!(
-                "{at}: got none, and {error}: what is newest may be only in its cache, and no whole note says which that is (to serve it: \
-                 put cache = NAME into the section, then plimsoll cache adopt {file} NAME; to do without it, and lose what only that cache \
-                 has: plimsoll cache forget {file} {name})"
+                "{at}: got none, and {error}: the newest data may be only in its cache, and no whole note names that \
+                 cache (to serve the volume: put cache = NAME into the section, then plimsoll cache adopt {file} NAME; to do without the cache, and lose its dirty data: plimsoll cache forget {file} {name})"
             ));
         }
-        Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
+        Err(error) => return Some(format!("{at}: cannot find out whether the volume has a cache: {error}")),
     };
     if let Some(why) = note.why_not_of(&section.name) {
         return Some(format!("{at}: {why}"));
     }
     let (name, path) = (&note.cache, note.path.display());
     Some(format!(
-        "{at}: got none, allowed {name:?} on {path}, which was not detached: what is newest may be only there (to serve \
-         it: put cache = {name:?} into the section; to do without it: plimsoll cache forget {file} {})",
+        "{at}: got none, allowed {name:?} on {path}, which was not detached: the newest data may be only there (to \
+         serve the volume: put cache = {name:?} into the section; to do without the cache: plimsoll cache forget {file} {})",
         section.name
     ))
 }
@@ -73,13 +73,12 @@ fn why_not_a_copy(
 ) -> Option<String> {
     let note = match Notes::of_its_original::<CacheNote>(volume.config()) {
         Ok(note) => note?,
-        Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
+        Err(error) => return Some(format!("{at}: cannot find out whether the volume has a cache: {error}")),
     };
     let (name, cache, path, file) = (&section.name, &note.cache, note.path.display(), configuration.file.display());
     Some(format!(
-        "{at}: got none, and its file was copied or moved from one that has the cache {cache:?} on {path}: what is newest may be only \
-         there, allowed a copy that was made after plimsoll cache detach (if it was moved: put cache = {cache:?} into the section, then \
-         plimsoll cache adopt {file} {cache} --moved; to serve it as it is: plimsoll cache forget {file} {name})",
+        "{at}: got none, and its file was copied or moved from one that has the cache {cache:?} on {path}: the newest \
+         data may be only there, allowed a copy that was made after plimsoll cache detach (if the file was moved: put cache = {cache:?} into the section, then plimsoll cache adopt {file} {cache} --moved; to serve the file as it is: plimsoll cache forget {file} {name})",
     ))
 }
 
@@ -92,8 +91,8 @@ pub(super) fn none_is_known(
 ) -> String {
     let (file, line) = (configuration.file.display(), section.place.line_of("cache"));
     format!(
-        "{error}, and volume {} has none: it was detached or never made; to make one: plimsoll cache make {file} {}; to do without: \
-         take {} out of line {line}",
+        "{error}, and volume {} has no cache: it was detached or never made; to make one: plimsoll cache make {file} \
+         {}; to do without: take {} out of line {line}",
         section.name,
         cache.name,
         section.place.dotted("cache")
@@ -109,7 +108,7 @@ pub(super) fn with_advice(
 ) -> String {
     let command = |what: &str| format!("plimsoll cache {what} {} {}", configuration.file.display(), cache.name);
     let make = command("make");
-    let lost = "if there was one, what only it had is lost";
+    let lost = "if there was a cache, its dirty data is lost";
     // A note that cannot be read may be one.
     let note = plan::notes(configuration).get::<CacheNote>(config);
     let is_noted = !matches!(note, Ok(None));
@@ -123,21 +122,21 @@ pub(super) fn with_advice(
             let note = note.ok().flatten().expect("it was just there");
             let (volume, name, path) = (&config.name, &note.cache, note.path.display());
             format!(
-                "{error}; volume {volume} has the cache {name:?} on {path}, which was not detached: put that into the configuration (to \
-                 do without it, and lose what only it has: plimsoll cache forget {} {volume})",
+                "{error}; volume {volume} has the cache {name:?} on {path}, which was not detached: put that into the \
+                 configuration (to do without that cache, and lose its dirty data: plimsoll cache forget {} {volume})",
                 configuration.file.display()
             )
         }
         CacheError::System { action: "open", source, .. } if source.kind() == ErrorKind::NotFound => {
             let (replace, lost) =
-                if is_noted { (" --replace", " (what only the old one had is lost)") } else { ("", "") };
+                if is_noted { (" --replace", " (the old cache's dirty data is lost)") } else { ("", "") };
             format!("{error}; to make one: {make}{replace}{lost}")
         }
         CacheError::ReadOnlyDevice { .. } | CacheError::System { action: "open", .. } if is_noted => {
             let (file, volume) = (configuration.file.display(), &config.name);
             format!(
-                "{error}; if it can be read and not written: plimsoll cache rescue {file} {volume} copies what only it has, and \
-                 plimsoll cache forget {file} {volume} gives it up then"
+                "{error}; if it can be read and not written: plimsoll cache rescue {file} {volume} copies its dirty \
+                 data, and then plimsoll cache forget {file} {volume} gives it up"
             )
         }
         CacheError::Open { source: OpenError::NoCache, .. } => {
@@ -145,20 +144,24 @@ pub(super) fn with_advice(
             format!("{error}; to make one: {make}{replace} ({lost})")
         }
         CacheError::Unnoted { .. } => format!(
-            "{error}; if it has not: {} while no daemon runs; otherwise: {make} --replace (what only it had is lost)",
+            "{error}; if it has not: {} while no daemon runs; otherwise: {make} --replace (the cache's dirty data is \
+             lost)",
             command("adopt")
         ),
         CacheError::NoteDamaged { names_another, .. } => {
             format!("{error}; {}", how_to_note(configuration, config, &command("adopt"), *names_another))
         }
         CacheError::OtherContent { .. } => {
-            format!("{error}; if it is the same, with another content: {} while no daemon runs", command("adopt"))
+            format!("{error}; if it is the same device with other content: {} while no daemon runs", command("adopt"))
         }
         CacheError::GivenUp { .. } => {
-            format!("{error}; to make another in its place: {make} --replace (what is there is lost)")
+            format!("{error}; to make a new cache in its place: {make} --replace (the old content is lost)")
         }
         CacheError::Older { .. } => {
-            format!("{error}; to make another in its place: {make} --replace (what only the newer one has is lost)")
+            format!(
+                "{error}; to make a new cache in its place: {make} --replace (the dirty data of the newer copy is \
+                     lost)"
+            )
         }
         CacheError::Open { source: OpenError::Damaged { .. }, .. } => {
             format!("{error}; {}", how_to_accept(configuration, cache))
@@ -170,11 +173,12 @@ pub(super) fn with_advice(
         CacheError::Open { source: OpenError::OtherStore, .. } => {
             let adopt = how_to_join(config, &note, &command("adopt"));
             format!(
-                "{error}; {adopt}to make another in its place: {make} --replace (what only that store's cache has is lost)"
+                "{error}; {adopt}to make a new cache in its place: {make} --replace (the dirty data of that other \
+                 volume is lost)"
             )
         }
         CacheError::Open { source: OpenError::NoSuperblock | OpenError::Spent, .. } => {
-            format!("{error}; to make another in its place: {make} --replace ({lost})")
+            format!("{error}; to make a new cache in its place: {make} --replace ({lost})")
         }
         error => error.to_string(),
     }
@@ -183,10 +187,10 @@ pub(super) fn with_advice(
 /// What goes on where no copy of a note is whole.
 fn how_to_note(configuration: &Configuration, config: &VolumeConfig, adopt: &str, names_another: bool) -> String {
     let (file, volume) = (configuration.file.display(), &config.name);
-    let lost = format!("to do without, and lose what only its cache has: plimsoll cache forget {file} {volume}");
+    let lost = format!("to do without its cache, and lose the dirty data: plimsoll cache forget {file} {volume}");
     match names_another {
-        true => format!("what is left of the note names another cache ({lost})"),
-        false => format!("if that is its cache: {adopt} while no daemon runs ({lost})"),
+        true => format!("the readable part of the note names another cache ({lost})"),
+        false => format!("if that is the volume's cache: {adopt} while no daemon runs ({lost})"),
     }
 }
 
@@ -195,8 +199,8 @@ fn how_to_join(config: &VolumeConfig, note: &io::Result<Option<CacheNote>>, adop
     let is_moved = Notes::of_its_original::<CacheNote>(config).is_ok_and(|note| note.is_some());
     match is_moved || note.as_ref().is_ok_and(Option::is_some) {
         true => format!(
-            "if the slow file was moved here, or was reached through a loop device before and is not now (or the other way round), and \
-             was not written since: {adopt} --moved while no daemon runs; "
+            "if the slow file was moved here, or its loop device came or went, and the file was not written since: \
+             {adopt} --moved while no daemon runs; "
         ),
         false => String::new(),
     }
@@ -207,13 +211,14 @@ fn how_to_accept(configuration: &Configuration, cache: &Cache) -> String {
     let (file, place) = (configuration.file.display(), &cache.place);
     let written = match cache.settings.dirty_age {
         Some(age) => format!(
-            "all of that was written in the last {age} before the daemon ended, if the slow device kept up (dirty_age)"
+            "all of this data was written in the last {age} before the daemon ended, if the slow device kept up \
+             (dirty_age)"
         ),
-        None => "when that was written is not recorded".to_owned(),
+        None => "the time at which this data was written is not recorded".to_owned(),
     };
     format!(
-        "{written}; to accept it: put accept_losses = true into {} ({file}:{}), then plimsoll up {file} (a copy of {} made before that keeps \
-         what is there)",
+        "{written}; to accept the loss: put accept_losses = true into {} ({file}:{}), then plimsoll up {file} (a copy \
+         of {} made before that keeps its content)",
         place.path,
         place.line,
         cache.settings.path.display()
@@ -226,10 +231,10 @@ fn how_to_resize(configuration: &Configuration, config: &VolumeConfig, was_block
     let was_bytes = was_blocks * plimsoll_cache::store::BLOCK_BYTES as u64;
     let longer = match is_blocks > was_blocks {
         true => String::new(),
-        false => format!(" (a file that was cut off: truncate -s {was_bytes} first)"),
+        false => format!(" (a file that was truncated: truncate -s {was_bytes} first)"),
     };
     format!(
-        "nothing is lost: put size = \"{was_bytes} B\" back into volume.{volume}; the file or device may stay longer{longer}; then plimsoll \
-         up {file}, plimsoll cache detach {volume}, and only then another size, and plimsoll cache make {file} for it"
+        "nothing is lost: put size = \"{was_bytes} B\" back into volume.{volume}; the file or device may stay \
+         longer{longer}; then plimsoll up {file}, plimsoll cache detach {volume}, and only then change the size, and plimsoll cache make {file}"
     )
 }

@@ -26,5 +26,5 @@ pub(super) fn start(configuration: &Configuration) -> Result<Option<ServiceThrea
 
 /// A thread of the executor's could not be started.
 pub(super) fn no_thread(error: io::Error) -> Failure {
-    Failure::Failed(format!("executor: cannot start a thread: {error}"))
+    Failure::Failed(format!("executor: cannot start a service thread: {error}"))
 }

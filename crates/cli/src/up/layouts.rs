@@ -177,7 +177,7 @@ impl WatchedVolume {
         match found {
             Ok(layout) => {
                 if layout.as_ref() != self.layout.as_deref() {
-                    let found = layout.as_ref().map_or("none that is known", |layout| match layout.file_system {
+                    let found = layout.as_ref().map_or("none that Plimsoll knows", |layout| match layout.file_system {
                         FileSystem::Ext4 => "ext4",
                         FileSystem::Xfs => "XFS",
                     });
@@ -187,7 +187,7 @@ impl WatchedVolume {
             }
             // The file system may be half written; the thread sees the writes that follow.
             Err(why) => {
-                tracing::info!("volume {}: no classes by place: {why}", self.name);
+                tracing::info!("volume {}: static_classes has no effect: {why}", self.name);
                 self.layout = None;
             }
         }
@@ -199,7 +199,7 @@ impl WatchedVolume {
         let is_superblock_written = self.is_superblock_written.clone();
         let tags = LayoutTags { layout: self.layout.clone(), is_superblock_written };
         if let Err(error) = self.engine.set_tags(&self.name, Some(Box::new(tags))) {
-            tracing::warn!("volume {}: no classes by place: {error}", self.name);
+            tracing::warn!("volume {}: static_classes has no effect: {error}", self.name);
         }
     }
 

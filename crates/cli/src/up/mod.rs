@@ -165,7 +165,7 @@ fn end_in_any_case() {
         std::process::exit(i32::from(outcome::ENGINE_FAILED));
     };
     if let Err(error) = std::thread::Builder::new().name("end".to_owned()).spawn(watch) {
-        warn!("nothing watches the end: {error}");
+        warn!("cannot start the thread that limits the time of the end: {error}");
     }
 }
 
@@ -251,7 +251,7 @@ impl Reload {
         drop(reloaded);
         match administration {
             Some(administration) => administration.reload(),
-            None => info!("SIGHUP: there is no configuration to look at again, and the daemon goes on"),
+            None => info!("SIGHUP: there is no configuration file to read again, and the daemon goes on"),
         }
     }
 }

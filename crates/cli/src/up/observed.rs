@@ -46,17 +46,16 @@ pub(super) fn observe(
     ];
     if disk.is_made_of_others() {
         said.push(format!(
-            "device {name}: {path} is made of other disks, so its requests are not seen: reads are not charged, and writes \
-             only when pages become dirty"
+            "device {name}: {path} consists of other disks, so its requests cannot be observed: reads are not \
+             charged, and writes only when pages become dirty"
         ));
     }
     if !device.is_worst_case_known() {
         let assumed = plimsoll_schedulers::with_assumed_rates(&profile(device, disk));
         let (runs, megabytes) = (assumed.worst_case_runs_per_second, assumed.sequential_bytes_per_second / 1e6);
         said.push(format!(
-            "device {name}: what it can do is not known, so limits count bytes wherever they lie, there are no reserves and \
-             percentages, and afq and split_deadline take it for {runs} runs/s and {megabytes} MB/s; plimsoll device measure {path} \
-             --out FILE finds it out, and profile says it"
+            "device {name}: its speed is not known, so limits count bytes wherever they lie, there are no reserves \
+             and percentages, and afq and split_deadline assume {runs} runs/s and {megabytes} MB/s; to measure it: plimsoll device measure {path} --out FILE, and name that file as profile"
         ));
     }
     Ok((station, said))

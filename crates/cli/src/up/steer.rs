@@ -25,7 +25,7 @@ pub(super) fn run(arguments: &AgentArguments) -> Outcome {
     signals::listen(move |told| match told {
         Told::ToEnd => drop(stop.send(())),
         Told::HangUp => {
-            tracing::info!("SIGHUP: an agent with --wdt has no configuration to look at again, and goes on")
+            tracing::info!("SIGHUP: an agent with --wdt has no configuration file to read again, and goes on")
         }
     })?;
     let device = config.device.clone();
@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &AgentArguments) -> Outcome {
     let mut out = std::io::stdout().lock();
     // A reader that went away does not end the agent.
     let mut say = |line: &str| drop(writeln!(out, "{}", shown(line)).and_then(|()| out.flush()));
-    say(&format!("{place}: shares by weight (wdt) of the disk {device}"));
+    say(&format!("{place}: cgroups share the disk {device} by weight (wdt)"));
     said.iter().for_each(|line| say(line));
     say("serving; Ctrl-C or SIGTERM ends it");
     limits.serve(&stopped, say);

@@ -75,10 +75,10 @@ fn text(change: Watched, threads: Threads, alive: usize) -> String {
             let others = alive.saturating_sub(1);
             let meaning = match threads {
                 Threads { all: 1, .. } => {
-                    "it is the only one, so nothing of compressed and encrypted volumes is read or written".to_owned()
+                    "it is the only one, so reads and writes of compressed and encrypted volumes wait".to_owned()
                 }
                 Threads { all, stuck } if stuck >= all => {
-                    format!("so are all {all}, so nothing of compressed and encrypted volumes is read or written")
+                    format!("so are all {all}, so reads and writes of compressed and encrypted volumes wait")
                 }
                 Threads { all, stuck } => format!("{} of {all} go on", all - stuck),
             };
@@ -102,8 +102,8 @@ mod tests {
         let stuck = Watched::Stuck { thread: 0, ran: Span::from_secs(12) };
         assert_eq!(
             text(stuck, Threads { all: 1, stuck: 1 }, 8),
-            "executor: service thread 0 has been at one request for 12 s, 7 others are under way; it is the only one, so nothing of \
-             compressed and encrypted volumes is read or written"
+            "executor: service thread 0 has been at one request for 12 s, 7 others are under way; it is the only one, \
+             so reads and writes of compressed and encrypted volumes wait"
         );
         let ends = |all, count, end: &str| text(stuck, Threads { all, stuck: count }, 8).ends_with(end);
         assert!(ends(3, 1, "; 2 of 3 go on"));

@@ -140,7 +140,12 @@ pub(super) struct Tenants {
 impl Tenants {
     /// Adds a volume; before any other thread has the stations.
     pub(super) fn add(&mut self, station: StationedVolume) {
-        Arc::get_mut(&mut self.stations).expect("the daemon alone has them while it starts").push(station);
+        Arc::get_mut(&mut self.stations)
+            .expect(
+                "no other thread has the tenants while the daemon \
+                                                 starts",
+            )
+            .push(station);
     }
 
     /// Hears at a socket in `state` what applications say of the files of volumes that take tenants; `None` if there
@@ -268,7 +273,10 @@ fn run_directory(state: &Path, volume: &str) -> Result<RunDirectory, AgentError>
     make_own(&path)?;
     if let Some(closed) = closed_to_others(&path) {
         let closed = closed.display();
-        tracing::warn!("other users cannot enter {closed}, so calls of theirs are not held: chmod o+x {closed}");
+        tracing::warn!(
+            "processes of other users cannot enter {closed}, so their calls are not held: chmod o+x \
+                        {closed}"
+        );
     }
     if is_left {
         tracing::info!("recovered from a predecessor: the gates in {}, which are open", path.display());

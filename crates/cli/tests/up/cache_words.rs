@@ -104,13 +104,13 @@ fn a_start_without_the_file_of_a_cache_names_the_command_that_makes_one_and_what
     site.up().stop();
     // It is noted from now on that the volume has one.
     std::fs::rename(&fast, &kept).unwrap();
-    refused("to make one: plimsoll cache make plimsoll.toml fast --replace (what only the old one had is lost)");
+    refused("to make one: plimsoll cache make plimsoll.toml fast --replace (the old cache's dirty data is lost)");
     // It is there, and this user may not open it. (A directory is refused when the configuration is read.)
     std::fs::File::create(&fast).unwrap();
     std::fs::set_permissions(&fast, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
     refused(
-        "if it can be read and not written: plimsoll cache rescue plimsoll.toml db copies what only it has, and plimsoll cache forget \
-         plimsoll.toml db gives it up then",
+        "if it can be read and not written: plimsoll cache rescue plimsoll.toml db copies its dirty data, and then plimsoll \
+         cache forget plimsoll.toml db gives it up",
     );
 }
 

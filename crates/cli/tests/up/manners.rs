@@ -214,7 +214,7 @@ fn a_state_directory_that_somebody_else_has_made_is_refused_and_left_as_it_is() 
     symlink(site.path("precious"), state.join("lock")).unwrap();
     let said = |output: Output| text(&output.stderr);
     let open_to_all = said(site.up_fails());
-    assert!(open_to_all.contains("state is not ours: others may write to it (mode 0777)"), "{open_to_all}");
+    assert!(open_to_all.contains("state cannot be used: others may write to it (mode 0777)"), "{open_to_all}");
     std::fs::set_permissions(&state, PermissionsExt::from_mode(0o755)).unwrap();
     let linked = said(site.up_fails());
     assert!(linked.contains("state/lock: Too many levels of symbolic links"), "{linked}");

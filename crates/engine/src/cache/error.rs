@@ -66,7 +66,8 @@ pub enum CacheError {
     },
     /// Its file would be longer than its file system has room for.
     #[error(
-        "cache {cache}: size: got {}, allowed what {} has room for: the file can grow by {}", ByteCount(*.wanted_bytes), path.display(),
+        "cache {cache}: size: got {}, allowed what {} has room for: the file can grow by \
+         {}", ByteCount(*.wanted_bytes), path.display(),
         ByteCount(*.room_bytes)
     )]
     NoRoom {
@@ -114,7 +115,8 @@ pub enum CacheError {
     },
     /// The volume has another one.
     #[error(
-        "cache {cache}: what is newest of volume {volume} may be in its cache {}, on {}, which was not detached", note.cache,
+        "cache {cache}: the newest data of volume {volume} may be in its cache {}, on {}, which was not \
+         detached", note.cache,
         note.path.display()
     )]
     Noted {
@@ -127,7 +129,8 @@ pub enum CacheError {
     },
     /// It was given up.
     #[error(
-        "cache {cache}: what is on {} was given up: it may be older than what volume {volume} has", path.display()
+        "cache {cache}: the cache on {} was given up: its data may be older than that of volume \
+         {volume}", path.display()
     )]
     GivenUp {
         /// The cache.
@@ -139,7 +142,8 @@ pub enum CacheError {
     },
     /// A copy from before.
     #[error(
-        "cache {cache}: what is on {} is an older copy of the cache of volume {volume}: it has begun {starts} times and written \
+        "cache {cache}: what is on {} is an older copy of the cache of volume {volume}: it has begun {starts} times \
+         and written \
          {generation} maps, expected {noted_starts} and {noted_generation} or more", path.display()
     )]
     Older {
@@ -160,7 +164,8 @@ pub enum CacheError {
     },
     /// Its slow device may be another one, which has got its name.
     #[error(
-        "cache {cache}: the slow device of volume {volume} is known by its path only, and holds {is}, expected {was}: it may be another \
+        "cache {cache}: the slow device of volume {volume} is known by its path only, and holds {is}, expected {was}: \
+         it may be another \
          device"
     )]
     OtherContent {
@@ -175,7 +180,8 @@ pub enum CacheError {
     },
     /// It is not empty, and it is noted nowhere that the volume has it.
     #[error(
-        "cache {cache}: {} has {} of volume {volume}, {} of that not yet on the slow device, and no note says that the volume has not \
+        "cache {cache}: {} has {} of volume {volume}, {} of that not yet on the slow device, and no note says that \
+         the volume has not \
          been written without it since", path.display(), ByteCount(u64::from(*.units) << 12), ByteCount(u64::from(*.dirty_units) << 12)
     )]
     Unnoted {
@@ -192,7 +198,8 @@ pub enum CacheError {
     },
     /// No whole note says which cache the volume has.
     #[error(
-        "cache {cache}: {damage}, and no whole note says which cache volume {volume} has: {}{}", path.display(), content_words(*content)
+        "cache {cache}: {damage}, and no whole note says which cache volume {volume} has: \
+         {}{}", path.display(), content_words(*content)
     )]
     NoteDamaged {
         /// The cache.
@@ -210,7 +217,7 @@ pub enum CacheError {
         names_another: bool,
     },
     /// Nothing on the volume's side says that the cache of another store is its.
-    #[error("cache {cache}: what is on {} cannot be told to belong to volume {volume}: {why}", path.display())]
+    #[error("cache {cache}: nothing shows that the cache on {} belongs to volume {volume}: {why}", path.display())]
     NoEvidence {
         /// The cache.
         cache: String,
@@ -254,7 +261,7 @@ pub enum CacheError {
         volume: String,
     },
     /// Its fast device would hold what the slow one may not.
-    #[error("volume {volume} is encrypted and cannot have a cache: what is in a cache is not")]
+    #[error("volume {volume} is encrypted and cannot have a cache: a cache is not encrypted")]
     Encrypted {
         /// The volume.
         volume: String,
@@ -263,7 +270,7 @@ pub enum CacheError {
 
 fn content_words(content: Option<(u32, u32)>) -> String {
     let bytes = |units: u32| ByteCount(u64::from(units) << 12);
-    content.map_or(" may have what is newest of it".to_owned(), |(units, dirty_units)| {
+    content.map_or(" may have its newest data".to_owned(), |(units, dirty_units)| {
         format!(" has {} of it, {} of that not yet on the slow device", bytes(units), bytes(dirty_units))
     })
 }

@@ -58,7 +58,7 @@ impl Names<'_> {
         let (cache, path, name) = (settings.name.clone(), settings.path.clone(), volume.name.clone());
         let is_given_up = notes.is_given_up(&superblock.uuid).map_err(|source| CacheError::System {
             cache: cache.clone(),
-            action: "tell whether it was given up, of",
+            action: "find out whether it was given up, of",
             path: path.clone(),
             source,
         })?;
@@ -92,7 +92,7 @@ impl Names<'_> {
         let (cache, path, volume) = (settings.name.clone(), settings.path.clone(), volume.name.clone());
         let is = content_of(self.volume).map_err(|source| CacheError::System {
             cache: cache.clone(),
-            action: "tell what is before",
+            action: "identify the volume of",
             path: path.clone(),
             source,
         })?;
@@ -187,7 +187,7 @@ pub fn adopt(settings: &CacheSettings, volume: &Volume, is_moved: bool) -> Resul
     let mut device = CacheDevice::open(settings, false)?;
     let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
     let mut superblock = probe(&mut device).map_err(wrong)?;
-    let identity = identity_of(config, bytes).map_err(device.system("tell what is before"))?;
+    let identity = identity_of(config, bytes).map_err(device.system("identify the volume of"))?;
     let names = Names { settings, volume: config };
     let has_moved = is_moved && superblock.store != identity.store;
     if has_moved {
@@ -201,7 +201,7 @@ pub fn adopt(settings: &CacheSettings, volume: &Volume, is_moved: bool) -> Resul
     let report = names.look(&mut device, identity, &superblock).map_err(wrong)?;
     let needs_note = has_moved || !is_noted || names.check_content().is_err();
     if let Some(notes) = settings.notes.as_ref().filter(|_| needs_note) {
-        let content = content_of(config).map_err(device.system("tell what is before"))?;
+        let content = content_of(config).map_err(device.system("identify the volume of"))?;
         let note = CacheNote { content, ..CacheNote::new(&config.name, &settings.name, &settings.path, &superblock) };
         let noted = notes.put(config, &note).and_then(|()| notes.remove_damaged::<CacheNote>(config));
         noted.map_err(device.system("note the existence of"))?;
@@ -245,9 +245,10 @@ fn moved(
     let why = match of_cache.iter().copied().find(is_evidence) {
         Some(note) => note.why_not_of(&volume.name),
         None => Some(match of_cache.first() {
-            None => "no note that came along with the slow file names this cache".to_owned(),
+            None => "no note that is attached to the slow file names this cache".to_owned(),
             Some(note) => format!(
-                "the note that came along is of start {} of the cache, which has begun {} times: the slow file is a copy from before",
+                "the note that is attached to the slow file is of start {} of the cache, which has started {} times: \
+                 the slow file is an older copy",
                 note.starts, superblock.starts
             ),
         }),
@@ -333,7 +334,7 @@ pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheN
             Ok(_) | Err(OpenError::NoCache | OpenError::NoSuperblock) => Forgotten::Elsewhere,
             Err(error) => {
                 let (cache, path) = (&note.cache, note.path.display());
-                tracing::error!(cache, %path, %error, "nobody knows whether the cache is there");
+                tracing::error!(cache, %path, %error, "cannot find out whether the cache is still there");
                 Forgotten::Unreadable
             }
         },

@@ -290,8 +290,8 @@ fn make_on(
     let bytes = size_bytes.unwrap_or(u64::MAX).min(device.bytes());
     let too_small = || CacheError::TooSmall { cache: name.clone(), path: path.clone(), bytes };
     let layout = Layout::of_device(bytes / BLOCK_BYTES as u64).ok_or_else(too_small)?;
-    let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
-    let uuid = identity::random().map_err(device.system("draw a name for"))?;
+    let identity = identity_of(volume, volume_bytes).map_err(device.system("identify the volume of"))?;
+    let uuid = identity::random().map_err(device.system("draw a UUID for"))?;
     if let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) {
         // The caches that this gives up, on this device or on one that is away.
         let there = probe(device).ok().map(|superblock| superblock.uuid);
@@ -301,7 +301,7 @@ fn make_on(
             note => note?.map(|note| note.uuid),
         };
         let given_up = there.iter().chain(&had).try_for_each(|uuid| notes.give_up(uuid));
-        given_up.map_err(device.system("note what is given up on"))?;
+        given_up.map_err(device.system("note that the old cache is given up on"))?;
     }
     format(device, identity, uuid, layout).map_err(|source| CacheError::Format { cache: name.clone(), source })?;
     if let Some(notes) = &settings.notes {
@@ -320,7 +320,7 @@ fn make_anew(
 ) -> Result<u32, CacheError> {
     let (cache, path) = (settings.name.clone(), settings.path.clone());
     noted(settings, volume)?;
-    let store = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?.store;
+    let store = identity_of(volume, volume_bytes).map_err(device.system("identify the volume of"))?.store;
     match probe_to_make(device) {
         Err(OpenError::NoCache) => device.refuse_content()?,
         Ok(superblock) if superblock.store == store => {}
@@ -347,7 +347,8 @@ impl FoundCache {
                 cache = settings.name,
                 volume = config.name,
                 size_bytes,
-                "the cache was given up for another size and not made again: everything is on the slow device, and it is made now"
+                "an earlier daemon gave the cache up to change its size and did not make it again: everything is on \
+                 the slow device, and the cache is made now"
             );
             settings.size_bytes = Some(size_bytes);
         }
@@ -385,11 +386,11 @@ impl FoundCache {
             return Err(CacheError::ReadOnly { volume: volume.name.clone() });
         }
         settings.draw_seed().map_err(device.system("draw a seed for"))?;
-        warn_of_path(volume).map_err(device.system("tell what is before"))?;
+        warn_of_path(volume).map_err(device.system("identify the volume of"))?;
         let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
         let superblock = probe(&mut device).map_err(wrong)?;
         let config = settings.config(superblock.layout.units);
-        let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
+        let identity = identity_of(volume, volume_bytes).map_err(device.system("identify the volume of"))?;
         evidence::check(&mut device, &settings, volume, identity, &superblock)?;
         let accepts = settings.accepts_losses;
         let mut opened: Opened = open(&mut device, identity, &config, settings.policy, accepts).map_err(wrong)?;
@@ -405,12 +406,12 @@ impl FoundCache {
                 lost_journal_blocks,
                 given_up_units,
                 given_up_dirty_units,
-                "what is damaged of the cache is given up, as its losses are accepted"
+                "damaged parts of the cache are given up, because accept_losses is set"
             );
         }
         opened.count_start(&mut device).map_err(|source| wrong(source.into()))?;
         if let Some(notes) = &settings.notes {
-            let content = identity::content_of(volume).map_err(device.system("tell what is before"))?;
+            let content = identity::content_of(volume).map_err(device.system("identify the volume of"))?;
             let note = CacheNote::new(&volume.name, &settings.name, &settings.path, opened.superblock());
             let note = CacheNote { content, ..note };
             notes.put(volume, &note).map_err(device.system("note the existence of"))?;
@@ -434,7 +435,7 @@ fn unfinished_resize(
     };
     let Some(CacheNote { uuid, leaving: Some(Leaving::Resize { size_bytes }), .. }) = note else { return Ok(None) };
     let is_given_up = settings.notes.as_ref().map_or(Ok(false), |notes| notes.is_given_up(&uuid));
-    let is_given_up = is_given_up.map_err(device.system("tell whether it was given up, of"))?;
+    let is_given_up = is_given_up.map_err(device.system("find out whether it was given up, of"))?;
     let is_there = probe_to_make(device).is_ok_and(|superblock| superblock.uuid == uuid);
     Ok((is_given_up || !is_there).then_some(size_bytes))
 }
@@ -445,7 +446,8 @@ fn warn_of_path(volume: &VolumeConfig) -> io::Result<()> {
         && identity::is_known_by_path_only(path)?
     {
         let (volume, path) = (&volume.name, path.display());
-        tracing::warn!(volume, %path, "the slow device has no serial number and no UUID: its cache knows it by this path only");
+        tracing::warn!(volume, %path, "the slow device has no serial number and no UUID: the cache identifies it by \
+                                       this path only");
     }
     Ok(())
 }

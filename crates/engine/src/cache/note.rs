@@ -83,8 +83,8 @@ impl CacheNote {
         let CacheNote { cache, path, .. } = self;
         (self.volume != volume).then(|| {
             format!(
-                "what its slow device is known by is noted of volume {:?}, whose cache {cache:?} on {} was not detached (if that is \
-                 this one, it can be forgotten by that name)",
+                "its slow device is noted as that of volume {:?}, and cache {cache:?} of that volume, on {}, was not \
+                 detached (if both are the same volume, forget the cache under that name)",
                 self.volume,
                 path.display()
             )

@@ -63,7 +63,7 @@ pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, Cach
     let config = volume.config();
     // What is older than the slow device is not copied over it.
     let is_named = evidence::is_named(settings, config, &superblock)?;
-    let identity = identity_of(config, volume.info().size_bytes).map_err(system("tell what is before"))?;
+    let identity = identity_of(config, volume.info().size_bytes).map_err(system("identify the volume of"))?;
     let of_cache = settings.config(superblock.layout.units);
     let accepts = settings.accepts_losses;
     let opened = open(&mut ReadOnly(&mut device), identity, &of_cache, settings.policy, accepts).map_err(wrong)?;

@@ -332,16 +332,11 @@ fn a_cache_follows_a_slow_file_that_was_moved_and_no_other_one() {
     let without_word = refused(&settings, "moved", "v", false);
     assert!(without_word.ends_with("the cache belongs to another store"), "{without_word}");
     for (settings, file, name, why) in [
-        (
-            &settings,
-            "older",
-            "v",
-            "of start 1 of the cache, which has begun 2 times: the slow file is a copy from before",
-        ),
-        (&settings, "plain", "v", "no note that came along with the slow file names this cache"),
+        (&settings, "older", "v", "of start 1 of the cache, which has started 2 times: the slow file is an older copy"),
+        (&settings, "plain", "v", "no note that is attached to the slow file names this cache"),
         (&settings, "longer", "v", "it has 2 MiB now"),
         (&settings, "moved", "w", "is noted of volume \"v\""),
-        (&other, "moved", "v", "no note that came along with the slow file names this cache"),
+        (&other, "moved", "v", "no note that is attached to the slow file names this cache"),
     ] {
         let said = refused(settings, file, name, true);
         assert!(said.contains(why), "{file}: {said}");

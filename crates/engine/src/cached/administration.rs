@@ -113,7 +113,7 @@ impl VolumeCache {
         answer: Sender<Result<(), EngineError>>,
     ) -> Result<(), EngineError> {
         if self.phase != Phase::Working {
-            return Err(self.failed("it is beginning or ending"));
+            return Err(self.failed("it is being attached or detached"));
         }
         if self.stays {
             return Err(EngineError::Stopped);

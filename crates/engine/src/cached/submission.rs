@@ -224,7 +224,8 @@ impl VolumeCache {
         self.machine.completed(id, result.is_ok());
         if let (Err(errno), true) = (result, self.machine.doubts() > doubts) {
             let cache = &self.settings.name;
-            tracing::error!(cache, error = %errno, "the slow device was not flushed: what went past the cache may be lost");
+            tracing::error!(cache, error = %errno, "a flush of the slow device failed: data that was written past the \
+                                                    cache may be lost");
         }
     }
 

@@ -47,7 +47,12 @@ impl Requests {
     /// # Panics
     /// If the slot is in use or too small, or if this is a write and writing was not allowed.
     pub fn submit(&mut self, slot: u32, is_read: bool, offset: u64, length: u32) {
-        assert!(is_read || self.target.is_writable, "nobody allowed to write to {}", self.target.path.display());
+        assert!(
+            is_read || self.target.is_writable,
+            "no permission was given to write to \
+                                                     {}",
+            self.target.path.display()
+        );
         assert!(length as usize <= self.slot_pages * ALIGNMENT_BYTES, "{length} bytes are more than a slot has");
         let before = self.under_way[slot as usize].replace((length, is_read));
         assert!(before.is_none(), "slot {slot} is in use");

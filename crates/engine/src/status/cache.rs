@@ -148,7 +148,7 @@ pub(crate) fn unreadable(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> Str
 
 /// That the slow device refuses what the cache has.
 pub(crate) fn refused(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String {
-    format!("the slow device refuses {} of volume {volume}, which stay in the cache", named(blocks, bytes))
+    format!("the slow device fails writes of {} of volume {volume}, which stay in the cache", named(blocks, bytes))
 }
 
 impl CacheStatus {

@@ -144,7 +144,8 @@ impl Engine {
         if self.is_ending
             && let Err(error) = self.conductor.switch_scheduler(SCHEDULER_OF_THE_END)
         {
-            tracing::error!(%error, "requests that a limit holds back delay the end");
+            tracing::error!(%error, "the scheduler cannot be replaced for the end: the daemon ends later, after the \
+                                     requests that a limit holds back");
         }
     }
 }

@@ -54,7 +54,7 @@ impl Filter {
         let rules = match profile.remove("syscalls") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(rules)) => rules.into_iter().map(rule).collect::<Result<_, _>>()?,
-            Some(_) => return Err(refused("has syscalls that are no list")),
+            Some(_) => return Err(refused("has a syscalls key that is no list")),
         };
         let default = match profile.get("defaultAction") {
             Some(Value::String(action)) => action.clone(),

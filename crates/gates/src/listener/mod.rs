@@ -101,13 +101,13 @@ impl Listener {
 
     /// One that its keeper kept for us.
     pub(crate) fn adopt(descriptor: OwnedFd, ledger: OwnedFd, account: AccountId) -> Result<Listener, GateError> {
-        let ledger = Ledger::of(ledger).map_err(GateError::step("take a ledger over"))?;
+        let ledger = Ledger::of(ledger).map_err(GateError::step("take over the ledger of held calls"))?;
         Ok(Listener::with(descriptor, ledger, account))
     }
 
     fn with(descriptor: OwnedFd, ledger: Ledger, account: AccountId) -> Listener {
         if let Err(error) = kernel::wake_synchronously(descriptor.as_fd()) {
-            tracing::debug!("notifications wake the slow way, which Linux before 6.6 always does: {error}");
+            tracing::debug!("no synchronous wake-up for notifications (Linux before 6.6 has none): {error}");
         }
         Listener { descriptor, ledger, account, held: BTreeMap::new() }
     }

@@ -266,7 +266,10 @@ impl Listeners {
                 }
                 Ok(None) => return returned,
                 Err(error) => {
-                    tracing::warn!("a listener of an earlier agent is left to its keeper: {error}");
+                    tracing::warn!(
+                        "cannot take a seccomp listener over from an earlier agent: its keeper lets its \
+                                    calls go on: {error}"
+                    );
                     return returned;
                 }
             }

@@ -29,7 +29,8 @@ pub enum AttachError {
         process: String,
     },
     /// The state file is not one of ours, so it is unknown what a predecessor left behind.
-    #[error("{path} is not a state file: {problem}; look at what it names, detach that by hand and delete it",
+    #[error("{path} is not a valid state file: {problem}; detach by hand the devices and mounts that it names, and \
+             delete it",
         path = path.display())]
     StateFile {
         /// The file.
@@ -107,7 +108,7 @@ pub enum AttachError {
         expected: String,
     },
     /// The file system was made for smaller blocks than the volume can read and write.
-    #[error("volume {volume} holds {found}, whose blocks are smaller than the volume's, which are {block_bytes} bytes")]
+    #[error("volume {volume} holds {found}, with blocks smaller than the volume's of {block_bytes} bytes")]
     Blocks {
         /// The volume.
         volume: String,

@@ -87,7 +87,7 @@ mod tests {
         assert!(target().ends_with("status"));
         let inside = isolated(|| (target(), File::open("/proc/self/status").unwrap().as_raw_fd())).unwrap();
         assert_eq!(inside.0, std::path::Path::new("/dev/null"));
-        assert_ne!(inside.1, number, "a number that somebody knows is not used again");
+        assert_ne!(inside.1, number, "a descriptor number that other threads know is not used again");
         // SAFETY: `outside` is open.
         let flags = rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }).unwrap();
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));

@@ -128,7 +128,8 @@ fn unmount_noted(note: &MountNote, server: Server, report: &mut Report<'_>) {
     }
     match unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => report.done(format!(
-            "unmounted {kind} {source} from {target_text}, which is still in use: who has files open there gets I/O errors"
+            "unmounted {kind} {source} from {target_text}, which is still in use: processes with files open there get \
+             I/O errors"
         )),
         Err(errno) => report.left(format!("cannot unmount {target_text}: {errno}")),
     }
@@ -156,7 +157,7 @@ fn detach_loop_device(note: &LoopNote, report: &mut Report<'_>) {
     let device = loop_device::device_path(note.number);
     match loop_device::detach(note) {
         Ok(true) => report.done(format!("detached {}", device.display())),
-        Ok(false) => report.done(format!("{} goes when its last user closes it", device.display())),
+        Ok(false) => report.done(format!("the kernel detaches {} when its last user closes it", device.display())),
         Err(error) => report.left(format!("cannot detach {}: {error}", device.display())),
     }
 }

@@ -133,7 +133,11 @@ mod tests {
         let many: Vec<_> = (0..3).map(|_| begin(8).unwrap()).collect();
         let newcomer = begin(7).unwrap();
         assert_eq!(many.iter().map(is_told).collect::<Vec<_>>(), [true, false, false]);
-        assert!(!is_told(&other) && !is_told(&newcomer), "it is the oldest of all, but not of those who hold most");
+        assert!(
+            !is_told(&other) && !is_told(&newcomer),
+            "it is the oldest of all, but its peer does not hold the \
+                                                          most"
+        );
         // Two and two: the oldest of all.
         let _ninth = begin(9).unwrap();
         assert!(is_told(&other) && many.iter().all(|one| !is_told(one)));

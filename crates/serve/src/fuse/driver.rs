@@ -115,7 +115,8 @@ impl FuseConnection {
                         Errno::AGAIN => return,
                         Errno::NODEV => return self.close(port),
                         errno => {
-                            tracing::error!(volume = port.volume().name, error = %errno, "/dev/fuse cannot be read");
+                            tracing::error!(volume = port.volume().name, error = %errno, "cannot read requests from \
+                                                                                          /dev/fuse");
                             return self.break_off(port);
                         }
                     }
@@ -129,7 +130,7 @@ impl FuseConnection {
         let request = match FuseRequest::parse(request_bytes(&landing, length)) {
             Ok(request) => request,
             Err(error) => {
-                tracing::error!(volume = port.volume().name, %error, "the kernel was misunderstood");
+                tracing::error!(volume = port.volume().name, %error, "cannot parse a request of the kernel");
                 Reply::refusal(&error).iter().for_each(|reply| self.reply(port, reply, None));
                 return Some(landing);
             }
@@ -235,7 +236,7 @@ impl FuseConnection {
         match write_reply(self.device.as_fd(), reply, data) {
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
             Err(errno) => {
-                tracing::error!(volume = port.volume().name, error = %errno, "/dev/fuse does not take a reply");
+                tracing::error!(volume = port.volume().name, error = %errno, "cannot write a reply to /dev/fuse");
                 self.break_off(port);
             }
         }
@@ -286,7 +287,7 @@ impl FrontEnd for FuseConnection {
         match watch(self.device.as_fd()) {
             Ok(watch) => self.watch = Some(watch),
             Err(errno) => {
-                tracing::error!(volume = port.volume().name, error = %errno, "/dev/fuse cannot be watched");
+                tracing::error!(volume = port.volume().name, error = %errno, "cannot watch /dev/fuse");
                 self.break_off(port);
             }
         }

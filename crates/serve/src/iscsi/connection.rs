@@ -242,7 +242,7 @@ impl FrontEnd for IscsiConnection {
     fn started(&mut self, port: &mut Port<'_>) {
         if let Err(error) = prepare(&self.socket) {
             let volume = &port.volume().name;
-            LOG.info(format_args!("volume {volume}: an iSCSI socket cannot be used: {error}"));
+            LOG.info(format_args!("volume {volume}: cannot set up an iSCSI socket: {error}"));
             self.break_off(port);
         }
         // That they have ended their connections may not have heard yet.
@@ -286,7 +286,7 @@ impl FrontEnd for IscsiConnection {
     fn has_vanished(&mut self) -> bool {
         let has_vanished = self.phase != Phase::Broken && self.silence.is_final(&self.socket);
         if has_vanished {
-            LOG.info("an iSCSI initiator has gone without a word");
+            LOG.info("an iSCSI initiator vanished without a logout");
         }
         has_vanished
     }

@@ -58,7 +58,7 @@ where
             Err(error) => return debug!("{address}: {peer}: {error}"),
         };
         match log_in(&mut wire, &targets, &portal) {
-            Ok(None) => debug!("{address}: {peer} has ended without a session"),
+            Ok(None) => debug!("{address}: {peer} closed the connection before a session began"),
             Ok(Some(negotiated)) => {
                 let name = negotiated.target.as_deref().unwrap_or_default();
                 let Some(target) = targets.find(name) else { return };
@@ -68,7 +68,7 @@ where
                 }
             }
             // A health check, for example, sees that a connection comes about, and closes it.
-            Err(error) if !wire.has_heard.get() => debug!("{address}: {peer} said nothing: {error}"),
+            Err(error) if !wire.has_heard.get() => debug!("{address}: {peer} sent nothing: {error}"),
             Err(error) => log.warn(format_args!("{address}: login of {peer} failed: {error}")),
         }
     })
@@ -164,7 +164,13 @@ fn discover(wire: &Wire<'_>, mut session: LoggedIn, targets: &Targets, portal: &
             opcode::LOGOUT => opcode::LOGOUT_RESPONSE,
             opcode::NOP_OUT if request.initiator_tag() == NO_TAG => continue,
             opcode::NOP_OUT => opcode::NOP_IN,
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "neither text nor a logout in discovery")),
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "a request that is neither text nor logout in \
+                                                                        a discovery session",
+                ));
+            }
         };
         if !request.is_immediate() {
             session.command_number = session.command_number.wrapping_add(1);

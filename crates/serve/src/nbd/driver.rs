@@ -318,7 +318,7 @@ impl FrontEnd for NbdConnection {
     fn started(&mut self, port: &mut Port<'_>) {
         if let Err(error) = prepare(&self.socket) {
             let volume = &port.volume().name;
-            LOG.info(format_args!("volume {volume}: an NBD socket cannot be used: {error}"));
+            LOG.info(format_args!("volume {volume}: cannot set up an NBD socket: {error}"));
             return self.break_off(port);
         }
         self.watch(port);
@@ -381,7 +381,7 @@ impl FrontEnd for NbdConnection {
     fn has_vanished(&mut self) -> bool {
         let has_vanished = self.phase != Phase::Broken && self.silence.is_final(&self.socket);
         if has_vanished {
-            LOG.info("an NBD client has gone without a word");
+            LOG.info("an NBD client vanished without a disconnect");
         }
         has_vanished
     }

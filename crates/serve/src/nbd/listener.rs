@@ -32,7 +32,7 @@ impl Listener {
                 Ok(Err(Ended::Aborted)) => debug!("{address}: {peer} ended the handshake"),
                 Ok(Err(ended)) => log.warn(format_args!("{address}: {peer} refused: {ended}")),
                 // A health check, for example, sees that a connection comes about, and closes it.
-                Err(error) if !has_spoken => debug!("{address}: {peer} said nothing: {error}"),
+                Err(error) if !has_spoken => debug!("{address}: {peer} sent nothing: {error}"),
                 Err(error) => log.warn(format_args!("{address}: handshake with {peer} failed: {error}")),
             }
         })

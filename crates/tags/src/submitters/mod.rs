@@ -54,7 +54,7 @@ pub(crate) struct Submitters {
 /// Begins to look at processes, for the block device at `path`; `why` says what keeps the programs from running.
 pub(crate) fn begin(path: &Path, options: &Options, why: &str) -> Result<(Box<dyn Source>, Coverage), TagsError> {
     if !rustix::process::geteuid().is_root() {
-        return Err(TagsError::NotRun("who submits I/O is told by files that only root may read".to_owned()));
+        return Err(TagsError::NotRun("only root may read the files that tell which process submits I/O".to_owned()));
     }
     if !Path::new(OWN_COUNT).exists() {
         return Err(TagsError::NotRun(

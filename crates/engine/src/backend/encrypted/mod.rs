@@ -78,29 +78,38 @@ impl Encryption {
     fn check(&self, volume: &VolumeConfig, file: &File, key: &Key) -> Result<(), KeyError> {
         let Some(notes) = &self.notes else { return Ok(()) };
         let system = |action| move |source| KeyError::System { action, source };
-        let noted: Option<KeyNote> = notes.get(volume).map_err(system("tell whose it is"))?;
+        let noted: Option<KeyNote> = notes.get(volume).map_err(system(
+            "find the note of the volume that it belongs \
+                                                                       to",
+        ))?;
         if let Some(KeyNote { salt, fingerprint, .. }) = &noted
             && key.fingerprint(salt) == *fingerprint
         {
             return Ok(());
         }
-        let is_empty = is_empty(file).map_err(system("tell whether the volume is empty"))?;
+        let is_empty = is_empty(file).map_err(system("find out whether the volume is empty"))?;
         if noted.is_some() && !is_empty {
-            let note = notes.path_of::<KeyNote>(volume).map_err(system("tell whose it is"))?.unwrap_or_default();
+            let note = notes
+                .path_of::<KeyNote>(volume)
+                .map_err(system(
+                    "find the note of the volume that it belongs \
+                                                                        to",
+                ))?
+                .unwrap_or_default();
             return Err(KeyError::Other { note });
         }
         if !is_empty {
             let (volume, key_file) = (&volume.name, self.key_file.display());
             tracing::warn!(
                 volume,
-                "nobody noted with which key it was written: {key_file} is taken for it from now on; if what is read is \
-                 noise, it is another"
+                "no note says which key the volume was written with: from now on that is {key_file}; if reads return \
+                 noise, the key is another one"
             );
         }
         let salt = random().map_err(system("draw a salt for it"))?;
         let fingerprint = key.fingerprint(&salt);
         let note = KeyNote { version: VERSION, volume: volume.name.clone(), salt, fingerprint };
-        notes.put(volume, &note).map_err(system("note whose it is"))
+        notes.put(volume, &note).map_err(system("note which volume it belongs to"))
     }
 }
 

@@ -27,8 +27,8 @@ use std::io;
 use std::sync::mpsc::channel;
 
 /// Why a volume still has its cache, and what that means.
-const STAYS: &str = "it cannot be given up, and the log says why: everything is on the slow device and can be read; writes are refused \
-                     until it is detached";
+const STAYS: &str = "it cannot be given up, and the log says why: everything is on the slow device and can be read; \
+                     writes are refused until the cache is detached";
 
 /// How a volume's cache ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) enum End {
 }
 
 /// The same of a cache on which nothing was touched.
-const STAYS_AS_IT_IS: &str = "it stays as it is: that it is given up cannot be noted, and the log says why";
+const STAYS_AS_IT_IS: &str = "it stays as it is: its end cannot be noted, and the log says why";
 
 impl EngineHandle {
     /// Takes the cache away from a volume. It is flushed while requests go on; then they wait until the last of it is
@@ -115,7 +115,8 @@ impl EngineHandle {
             given_up => {
                 let has_failed = given_up.is_err();
                 if let Err(error) = given_up {
-                    tracing::error!(%error, volume, "the cache's device does not take that it is given up; do not put it before the volume again");
+                    tracing::error!(%error, volume, "cannot mark the cache on its device as given up; do not attach \
+                                                     that cache to the volume again");
                 }
                 self.drop_cache_with_losses(volume, has_failed)
             }
@@ -150,7 +151,7 @@ impl EngineHandle {
             put
         });
         noted.or_else(|error| {
-            tracing::error!(%error, volume, "it cannot be noted that the cache is given up, so it stays");
+            tracing::error!(%error, volume, "cannot note the end of the cache, so it stays");
             self.keep_cache(volume, !is_as_before, if is_as_before { STAYS_AS_IT_IS } else { STAYS })
         })
     }
@@ -209,7 +210,7 @@ impl EngineHandle {
             let lost = u64::from(engine.conductor.cache_of(&name)?.1.machine.dirty_units()) * BLOCK_BYTES as u64;
             engine.conductor.drop_cache(&name)?;
             if lost > 0 {
-                tracing::error!(volume = name, lost, "what could not be read of the cache is given up");
+                tracing::error!(volume = name, lost, "dirty data that could not be read from the cache is given up");
             }
             Ok(lost)
         })?

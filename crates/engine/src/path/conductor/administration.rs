@@ -262,10 +262,10 @@ impl Conductor {
         match self.alarm.look(self.ground.now, self.gate.scheduler().overload()) {
             Some(Change::Raised(kept_part)) => tracing::warn!(
                 device = device(),
-                "slower than what was promised on it: all reserves get {:.0} % of themselves",
+                "the device is slower than its promises: every reserve is scaled to {:.0} %",
                 kept_part * 100.0
             ),
-            Some(Change::Ended) => tracing::info!(device = device(), "all reserves are kept again"),
+            Some(Change::Ended) => tracing::info!(device = device(), "all reserves are kept in full again"),
             None => {}
         }
     }

@@ -123,7 +123,8 @@ impl Conductor {
             }
             self.caches.moved(volume);
             if let Err(error) = self.switch_scheduler(SCHEDULER_OF_THE_END) {
-                tracing::error!(%error, "requests that a limit holds back delay the end");
+                tracing::error!(%error, "the scheduler cannot be replaced for the end: the daemon ends later, after \
+                                         the requests that a limit holds back");
             }
         }
         is_closed

@@ -124,7 +124,7 @@ impl Drop for Steering {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            eprintln!("whoever kept the weights has failed");
+            eprintln!("the thread that keeps the weights has failed");
         }
     }
 }

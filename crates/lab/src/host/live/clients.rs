@@ -46,7 +46,7 @@ pub(super) fn why_not(setup: &Setup) -> Option<String> {
         return Some("a scenario has processes or tenants".to_owned());
     }
     if setup.machine.cache.is_some() {
-        return Some("a cache stands before a mounted device only, whose blocks have classes".to_owned());
+        return Some("a cache can only be on a mounted device, because its blocks have classes".to_owned());
     }
     if let Some(scheduler) = setup.machine.kernel_scheduler {
         return Some(format!(

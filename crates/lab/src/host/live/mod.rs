@@ -297,7 +297,7 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
     }
     if let Some(process) = setup.processes.iter().find(|process| !process.file_deadlines.is_empty()) {
         let name = &process.name;
-        return Err(format!("{name} has file_deadlines, but below a mount nobody can tell which file a request is of"));
+        return Err(format!("{name} has file_deadlines, but below a mount a request does not say which file it is of"));
     }
     disk::why_not_mounted(machine.file_system).map_or(Ok(()), Err)?;
     if machine.has_kernel_limits

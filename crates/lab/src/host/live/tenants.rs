@@ -46,7 +46,7 @@ pub(super) fn are_needed(setup: &Setup) -> bool {
 pub(super) fn why_not(setup: &Setup) -> Option<String> {
     if NEED_EACH_CALL.contains(&setup.machine.scheduler) {
         return Some(format!(
-            "{} decides about each read and write by its bytes, and gates tell only that somebody writes",
+            "{} decides about each read and write by its bytes, and gates tell only that a call writes",
             setup.machine.scheduler
         ));
     }

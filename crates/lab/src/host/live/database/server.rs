@@ -69,7 +69,7 @@ impl Installed {
         let newest = versions.max_by(|one, other| version(one).total_cmp(&version(other)));
         let programs = newest.ok_or("PostgreSQL is not installed (Debian: postgresql)")?;
         let (user, group) = numbers_of(&std::fs::read_to_string(PASSWD).unwrap_or_default(), USER)
-            .ok_or_else(|| format!("there is no user {USER}, who runs PostgreSQL"))?;
+            .ok_or_else(|| format!("there is no user {USER}, which runs PostgreSQL"))?;
         HELPERS.into_iter().find_map(program::why_not).map_or(Ok(Installed { programs, user, group }), Err)
     }
 }

@@ -44,7 +44,8 @@ impl<T: Send + 'static> Default for Basket<T> {
 }
 
 impl<T: Send + 'static> Basket<T> {
-    /// Puts a note in, and says whether the basket was empty: then the receiver has to be told. O(1); from any thread.
+    /// Puts a note in. The answer is true if the basket was empty: then the caller must wake the receiver. O(1); from
+    /// any thread.
     pub(super) fn put(&self, note: Box<Note<T>>) -> bool {
         let note = Box::leak(note);
         let mut last = self.last.load(Relaxed);

@@ -8,8 +8,8 @@
 //! **Before a volume with a cache** the same is asked of what went past the cache
 //! ([`CacheStore::doubts`](plimsoll_cache::store::CacheStore::doubts)): what is in it is copied again.
 //!
-//! **A later session** begins with what any session has been told of. It hears of a doubt that none was told of: the
-//! client that wrote what is lost may have come back as this session.
+//! **A later session** begins with what any session has been told of. It also hears of a doubt that no session was told
+//! of: the client that wrote the lost data may have come back as this session.
 //!
 //! **A detached cache** takes with it what no session was told of: the log has it.
 
@@ -32,7 +32,7 @@ impl Doubts {
         *self.of(account) = told;
     }
 
-    /// A device was to make durable what it has, alone or with a forced write, and failed.
+    /// A flush or a forced write of the device failed.
     pub fn flush_failed(&mut self) {
         self.failed += 1;
     }
@@ -43,8 +43,7 @@ impl Doubts {
         self.tell(session, self.failed)
     }
 
-    /// The same where a cache stands before the volume, which counts itself: so many since it began, and what had
-    /// failed before.
+    /// The same for a volume with a cache, which counts doubts itself: `doubts` since its start, earlier ones included.
     pub fn tell_since(&mut self, session: AccountId, doubts: u64) -> bool {
         self.tell(session, self.failed + doubts)
     }

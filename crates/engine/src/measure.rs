@@ -1,4 +1,4 @@
-//! What a real disk or file can do: the rates that promises on it are made from.
+//! Measures a real disk or file: the rates that promises on it are based on.
 //!
 //! A scheduler must know what a device does at its worst, small requests at random places (Zygaria, section 2). Here
 //! they are sent to it with O_DIRECT, so many outstanding all the time, on a ring of their own.
@@ -24,16 +24,16 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Bytes of a small request: a page, what file systems and databases read at the least.
+/// Bytes of a small request: a page, the least that file systems and databases read.
 const RANDOM_BYTES: u32 = 4096;
-/// Bytes of a request in sequence, and how many are outstanding: enough for any disk to stream.
+/// Bytes of a sequential request. [`SEQUENTIAL_OUTSTANDING`] of them let any disk stream.
 const SEQUENTIAL_BYTES: u32 = 1 << 20;
 const SEQUENTIAL_OUTSTANDING: u32 = 4;
 /// Least bytes of what is measured: requests at random places need room.
 pub const SIZE_BYTES_MIN: u64 = 16 << 20;
 /// Parts of the time, of which the slowest counts.
 const WINDOWS: usize = 5;
-/// What the device does before the first window does not count: caches fill, a disk gets under way.
+/// Time before the first window, which does not count: caches fill, and a disk gets under way.
 const WARM_UP: Span = Span::from_millis(500);
 /// O_DIRECT wants memory and places aligned to what no device exceeds. Bytes.
 const ALIGNMENT_BYTES: usize = 4096;
@@ -54,7 +54,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// The loads that a target can take, those that write only if it may be written.
+    /// The loads that a target can take; loads that write only if `is_writable`.
     pub fn of(is_writable: bool) -> &'static [Load] {
         const ALL: [Load; 4] = [Load::RandomReads, Load::SequentialReads, Load::RandomWrites, Load::SequentialWrites];
         if is_writable { &ALL } else { &ALL[..2] }
@@ -348,7 +348,8 @@ impl<'t> Course<'t> {
         Ok(Course { target, load, ring, outstanding, memory, sent: 0, random: 1 })
     }
 
-    /// Sends until `goes_on` says no; it hears the time since the start and how many requests are done.
+    /// Sends requests until `goes_on` answers no. `goes_on` gets the time since the start and the number of requests
+    /// that are done.
     fn run(&mut self, goes_on: &mut dyn FnMut(Time, u64) -> bool) -> Result<(), MeasureError> {
         let (clock, mut done, mut under_way, mut failure) = (Clock::start(), 0, 0, None);
         for slot in 0..self.outstanding {

@@ -1,4 +1,4 @@
-//! The engine's thread: turn after turn, it hears what happened, lets the scheduler decide, and waits.
+//! The engine's thread: each turn handles events, lets the scheduler decide, and waits.
 
 mod attachments;
 
@@ -21,14 +21,13 @@ use std::sync::mpsc::Sender;
 /// What another thread wants the engine's thread to do between two turns.
 pub(super) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
 
-/// How late the kernel may make a timer so that it can join others; 1 ns, the least, because emulated devices are
-/// exact.
+/// Slack of the kernel's timers: 1 ns, the least, because emulated devices are exact.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 /// Requests that are handed out in a turn before others are heard. A client that verifies a volume in memory asks for
-/// the next 64 KiB as soon as it has some: 64 times that is compared in about a millisecond.
+/// the next 64 KiB as soon as it has some. To compare 64 times as much takes about a millisecond.
 const HANDED_OUT_MAX: usize = 64;
-/// Buffers that lose their memory, because their front ends do not use it, each time that a front end has found none:
-/// some milliseconds' work.
+/// Buffers that lose their memory each time that a front end has found none, because their front ends do not use them.
+/// That takes some milliseconds.
 const TRIMMED_MAX: usize = 256;
 
 /// A front end and its seat.
@@ -89,8 +88,8 @@ impl Engine {
     /// Runs until it was told to end and all front ends are gone.
     ///
     /// Where its ring fails or its thread panics before that, kernel and service threads may still have addresses of
-    /// buffers. Nothing that they could write to is freed then. Each later call hears that it has stopped. Answers why
-    /// it ended, where that was its ring; a panic goes on.
+    /// buffers. Nothing that they could write to is freed then. Each later call hears that it has stopped. Answers the
+    /// reason if its ring ended it; a panic propagates.
     pub(super) fn run(mut self) -> Option<String> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run_to_the_end()));
         let Engine { conductor, front_ends, ended, .. } = self;
@@ -250,7 +249,7 @@ impl Engine {
         count
     }
 
-    /// Tells all front ends that heard something that the turn is over; says whether new work came of it.
+    /// Tells all front ends with events that the turn is over. The answer is true if new work results.
     fn end_turn(&mut self) -> bool {
         let pieces_before = self.conductor.table.pieces_so_far;
         let mut touched = std::mem::take(&mut self.touched);
@@ -266,7 +265,7 @@ impl Engine {
         self.conductor.table.pieces_so_far != pieces_before || !self.conductor.ground.answers.is_empty()
     }
 
-    /// Looks whether front ends' other ends are still there, once in a while, and cuts off those without one.
+    /// Checks once in a while whether front ends' peers are still there, and cuts off those without one.
     fn look(&mut self) {
         if self.conductor.ground.now < self.next_look {
             return;

@@ -210,10 +210,9 @@ pub enum CacheError {
         volume: String,
         /// What is damaged.
         damage: Box<DamagedNote>,
-        /// Units of 4 KiB that hold a block, and of these the units that the store lacks; `None` where the device was
-        /// not looked at.
+        /// Units of 4 KiB that hold a block, and the dirty ones among them; `None` if the device was not read.
         content: Option<(u32, u32)>,
-        /// Whether what is left of the note names another cache than the one on the device.
+        /// Whether the readable part of the note names another cache than the device has.
         names_another: bool,
     },
     /// Nothing on the volume's side says that the cache of another store is its.

@@ -1,4 +1,4 @@
-//! Files that hold a cache, and are not to be served as a volume: the first write there would destroy it.
+//! Files that hold a cache and must not be served as a volume: the first write would destroy the cache.
 
 use super::note::CacheNote;
 use crate::notes::Notes;
@@ -9,9 +9,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The note of the cache that the file or block device at `path` holds. `None` where it holds none, where it cannot be
-/// read, and where no note names the cache: that one may be a guest's, which has it on a volume. Two reads, and
-/// O(notes) if there is a superblock.
+/// The note of the cache that the file or block device at `path` holds. `None` if it holds none, cannot be read, or no
+/// note names the cache. Such a cache may be a guest's, which has it on a volume. Two reads, and O(notes) if there is a
+/// superblock.
 ///
 /// # Errors
 /// The directory of notes cannot be read.

@@ -1,5 +1,4 @@
-//! What administrators do with a volume's cache while requests go on: begin and end it, empty it, another policy; and
-//! how it is.
+//! Administration of a volume's cache while requests go on: attach, detach, empty, change, status.
 
 mod detach;
 mod report;
@@ -125,9 +124,9 @@ impl VolumeCache {
         Ok(())
     }
 
-    /// The same once more of one that is closed and never found again: its device need not know of what is copied.
-    /// `has_failed` says that it could not be given up there. A cache with a working device has been copied, and its
-    /// device is not written to any more. Says whether there is anything to do.
+    /// Begins to empty a closed cache that is never found again. Its device need not know of the copies. `has_failed`
+    /// says that it could not be given up there. A cache with a working device has been copied, and its device is not
+    /// written to any more. Says whether there is anything to do.
     pub(crate) fn begin_emptying_given_up(
         &mut self,
         has_failed: bool,
@@ -177,8 +176,8 @@ impl VolumeCache {
         Ok(())
     }
 
-    /// It stays before its volume: a command that empties or flushes it hears that the engine is to end. Says whether
-    /// requests go on again.
+    /// The cache stays attached: commands that empty or flush it hear that the engine ends. Says whether requests go on
+    /// again.
     pub(crate) fn keep(&mut self) -> bool {
         self.stays = true;
         self.flush_waiters.clear();
@@ -238,7 +237,8 @@ impl EngineHandle {
         has_begun.recv().unwrap_or(Err(EngineError::Stopped))
     }
 
-    /// Copies to the store what is dirty now and is not written again meanwhile, and waits for it; requests go on.
+    /// Copies blocks that are dirty now to the store and waits for it; requests go on. Blocks that are written again
+    /// meanwhile do not count.
     ///
     /// # Errors
     /// There is no such volume, it has no cache, or a device failed.
@@ -257,8 +257,8 @@ impl EngineHandle {
         self.call(|engine| engine.conductor.keep_caches())
     }
 
-    /// Begins to do so, and does not wait: it is done when [`CacheStatus::clean_passes`] is as much as what is
-    /// answered, or nothing is dirty.
+    /// Begins a flush and does not wait. It is done when [`CacheStatus::clean_passes`] reaches the answer, or nothing
+    /// is dirty.
     ///
     /// # Errors
     /// There is no such volume, or it has no cache.
@@ -267,7 +267,7 @@ impl EngineHandle {
         self.call(move |engine| engine.conductor.flush_cache(&volume, None))?
     }
 
-    /// Goes on with another policy, scheme, watermarks or semantics; the name, the path and the size are of no account.
+    /// Changes policy, scheme, watermarks or semantics. The name, the path and the size in `settings` have no effect.
     ///
     /// # Errors
     /// There is no such volume, it has no cache, or the policy cannot be given to it.

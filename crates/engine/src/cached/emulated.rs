@@ -1,4 +1,4 @@
-//! A cache with an emulated fast device: a file in memory, and a model that says when a real device would be done.
+//! A cache with an emulated fast device: a file in memory, and a model with the times of a real device.
 //!
 //! **The rule.** As on an emulated store, bytes are moved at once, by the engine's thread, and what is answered waits
 //! for the model. What comes of an operation is not looked at before, so no client can tell that the bytes came early.
@@ -11,8 +11,8 @@ use plimsoll_core::{Operation as Asked, Span, Time};
 use plimsoll_devices::{DeviceModel, DeviceRequest};
 
 impl FoundCache {
-    /// The same on a device that takes the time of `model`; what it is on must be a file in memory, since the engine's
-    /// thread waits for it. Replies that are later than `lateness_bound` are counted as late
+    /// The same with the times of `model`. The device must be a file in memory, since the engine's thread waits for it.
+    /// Replies that are later than `lateness_bound` are counted as late
     /// ([`CacheStatus::emulation`](crate::CacheStatus::emulation)).
     pub fn emulated(self, model: Box<dyn DeviceModel + Send>, lateness_bound: Span) -> FoundCache {
         FoundCache { emulation: Some(Emulation::new(model, lateness_bound)), ..self }

@@ -9,7 +9,7 @@
 //!
 //! **The rule.** The scheduler orders what the slow device is asked to do. So it sees misses, writes past the cache and
 //! the syncer's copies, and never a hit. A miss is a request of the session that missed: its class, its causes. A read
-//! of which the cache has and wants nothing is not cut into blocks: it goes on as if there were no cache. What the
+//! is not cut into blocks if the cache has and wants none of it. It takes the way of a volume without a cache. What the
 //! syncer does is the volume's, in a session of its own. Where tags name the causes of a block, they name those of its
 //! copy too.
 //!
@@ -101,7 +101,7 @@ pub(crate) struct VolumeCache {
     waiting: Waiting,
     /// Requests that go past the cache.
     past: Vec<u32>,
-    /// Lines that were looked at in this round, and what each got.
+    /// Lines that had their turn in this round, and what each got.
     looked: Vec<(u32, Got)>,
     shares: Shares,
     pools: BoundedPools,
@@ -111,8 +111,7 @@ pub(crate) struct VolumeCache {
     ended_orphans: Vec<u64>,
     /// Operations on the store that ended.
     ended: Vec<(u32, Result<(), Errno>)>,
-    /// Requests of the store that it has given up and the scheduler still has, and for each block the request it was
-    /// for.
+    /// Requests of the store that were given up while the scheduler still has them, and for each block its request.
     dropped: BTreeMap<u32, Vec<u32>>,
     /// Operations on the fast device, by number, and how many are under way.
     operations: Vec<Option<Operation>>,
@@ -128,7 +127,7 @@ pub(crate) struct VolumeCache {
     is_last_cleaning: bool,
     /// What cannot be cleaned may be lost, when it is emptied.
     may_lose: bool,
-    /// It is not emptied any more, and no command waits until it is clean: the engine is to end.
+    /// Whether the engine is to end: the cache is emptied no more, and no command waits for it.
     stays: bool,
     /// The command that waits for the phase that is under way to be over.
     phase_waiter: Option<Sender<Result<(), EngineError>>>,

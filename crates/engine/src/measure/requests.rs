@@ -1,5 +1,4 @@
-//! Requests to a file or disk when the caller wants them, many outstanding: what a load needs that does not wait for
-//! answers.
+//! Requests to a file or disk at the caller's times, many outstanding: for a load that does not wait for answers.
 
 use super::{ALIGNMENT_BYTES, MeasureError, Page, Target, system};
 use crate::ring::{Completed, Owner, Ring};
@@ -22,8 +21,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// `slots` requests at the most at once, of `bytes_max` bytes at the most, which have `content` until they read
-    /// something else.
+    /// At most `slots` requests at once, of at most `bytes_max` bytes. Slots have `content` until they read something
+    /// else.
     ///
     /// # Errors
     /// There is no io_uring.
@@ -42,7 +41,7 @@ impl Requests {
         self.target.size_bytes
     }
 
-    /// Reads into, or writes from, the memory of a slot that nothing uses; sent by the next [`wait`](Self::wait).
+    /// Reads into, or writes from, the memory of a free slot. The next [`wait`](Self::wait) sends it.
     ///
     /// # Panics
     /// If the slot is in use or too small, or if this is a write and writing was not allowed.
@@ -66,8 +65,8 @@ impl Requests {
         unsafe { self.ring.push(entry, Owner::Piece(slot)) };
     }
 
-    /// Sends what was submitted, and waits at most so long for something to be done; tells the slots that are free
-    /// again.
+    /// Sends what was submitted and waits until something is done, at most `at_most`. `done` gets the slots that are
+    /// free again.
     ///
     /// # Errors
     /// What the system says of a request.

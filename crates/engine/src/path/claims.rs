@@ -1,4 +1,4 @@
-//! Blocks of which a front end changes a part: it reads them, and writes them back.
+//! Blocks that a front end changes in part: it reads them and writes them back.
 //!
 //! **Intuition.** What another session changes between the read and the write would be undone by it. So a front end
 //! claims the blocks first, and gives them back when it has written them.
@@ -20,7 +20,7 @@ use plimsoll_core::AccountId;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 
-/// A front end, and what it calls a claim and the requests that it makes under it.
+/// A front end, and its name for a claim and the requests under it.
 type Owner = (u32, u64);
 
 /// Where a submission comes from: its front end's seat, as far as it is needed.
@@ -107,7 +107,7 @@ impl<T> Claims<T> {
         self.one_less(stretch, 0)
     }
 
-    /// Of the claims with a higher number than `number` in the way of `stretch`, each that waits does so for one less.
+    /// Decrements the count of waiting claims that overlap `stretch` and have a higher number than `number`.
     fn one_less(&mut self, stretch: Stretch, number: u64) -> Vec<Owner> {
         let mut granted = Vec::new();
         self.claims.visit(stretch, |place, claim| {
@@ -166,8 +166,8 @@ impl Claims<(Origin, Submission)> {
         self.hold(bytes, owner, (origin, submission)).map(|(_, submission)| submission)
     }
 
-    /// A front end wants to change a part of these bytes, under requests that it calls as the claim. It hears when it
-    /// has them. O(changes under way).
+    /// A front end asks to change a part of these bytes, in requests with the claim's name. It hears when it has them.
+    /// O(changes under way).
     pub(crate) fn claim_for(
         &mut self,
         ground: &mut Ground,

@@ -59,7 +59,7 @@ pub(crate) fn waits_no_more(ground: &mut Ground, table: &mut Table, index: u32) 
     }
 }
 
-/// Whether a new piece goes into the scheduler: not if its account owes too much already.
+/// Whether a new piece goes into the scheduler: not if its account owes too much.
 pub(crate) fn is_charged(ground: &Ground, table: &Table, index: u32) -> bool {
     let is_read = table.request_of(index).operation == Operation::Read;
     !is_read || ground.reads.of(table.pieces[index].session).early < EARLY_MAX

@@ -14,9 +14,9 @@ pub(crate) enum Orphan {
 /// The next step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A request that waited for orphans goes on its way; with its session's reader, if its volume is read ahead.
+    /// A request that waited for orphans starts, with its session's reader if its volume is read ahead.
     Begin { request: u32, reader: Option<u32> },
-    /// As much of a request as may be under way is cut into pieces, which come to the gate.
+    /// Cuts a request into as many pieces as may be under way, which come to the gate.
     Add(u32),
     /// A piece goes to the device.
     Send(u32),
@@ -44,14 +44,14 @@ const _: () = assert!(size_of::<Next>() <= 48);
 /// the longest list of steps.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
-    /// The next step stands last, but for those that were said since the last was taken.
+    /// The next step is the last element, except for steps that were added since the last was taken.
     steps: Vec<Next>,
     /// How many stood there when the last one was taken.
     before: usize,
 }
 
 impl Agenda {
-    /// Says that a step is to be done, after those that were said since the last was taken.
+    /// Adds a step, behind the steps that were added since the last was taken.
     pub(crate) fn push(&mut self, next: Next) {
         self.steps.push(next);
     }

@@ -34,7 +34,7 @@ impl Table {
         (piece, request)
     }
 
-    /// Cuts the next piece off a request, unless all is cut or enough is under way. Tags say how long it is.
+    /// Cuts the next piece off a request; none if all is cut or enough is under way. Tags say how long it is.
     pub(crate) fn cut(&mut self, ground: &Ground, seat: &mut VolumeSeat, index: u32) -> Option<u32> {
         let request = &mut self.requests[index];
         let (start, length_max) = request.uncut()?;

@@ -16,7 +16,7 @@ pub struct CacheClassStatus {
     pub number: u8,
     /// Its name in the scheme; empty if the scheme has none for it.
     pub name: String,
-    /// Units of 4 KiB in the policy's order: what is free, though still readable, is not counted.
+    /// Units of 4 KiB in the policy's order. Free units, though still readable, do not count.
     pub units: u32,
     /// Blocks that were read since the start.
     pub reads: u64,
@@ -82,8 +82,8 @@ pub struct CacheStatus {
     pub dirty_units: u32,
     /// Units that another block could get; they are still readable.
     pub free_units: u32,
-    /// How far writes of new blocks are paced, per cent: 0 while there is room for all of them, 100 when as many come
-    /// in as the slow device takes.
+    /// How far writes of new blocks are paced, per cent: 0 while there is room for all, 100 when they come as fast as
+    /// the slow device takes them.
     pub paced_percent: u32,
     /// Requests that wait for the cache to take them, or the last of their blocks.
     pub waiting_requests: usize,
@@ -101,23 +101,24 @@ pub struct CacheStatus {
     pub commits: u64,
     /// See there.
     pub snapshots: u64,
-    /// Units that were damaged, each once: clean ones, which the store replaced, and dirty ones, which are lost.
+    /// Damaged units, each once: clean ones, which the store replaced, and dirty ones, which are lost.
     pub damaged_clean: u64,
     /// See there.
     pub damaged_dirty: u64,
-    /// Blocks that the slow device refused when everything dirty was last copied: they are in the cache.
+    /// Blocks in the cache that the slow device failed to write in the last flush.
     #[serde(default)]
     pub not_copied: u64,
-    /// Of those the first thousand: the first byte of each range on the slow device, and the byte behind its last.
+    /// The first thousand of these blocks, as ranges: the first byte of each on the slow device, and the byte behind
+    /// its last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_copied_bytes: Vec<(u64, u64)>,
     /// Dirty units that are damaged now: neither written again nor trimmed since.
     #[serde(default)]
     pub unreadable: u64,
-    /// Of those a thousand: the first byte of each range of the volume, and the byte behind its last.
+    /// A thousand of these units, as ranges: the first byte of each on the volume, and the byte behind its last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable_bytes: Vec<(u64, u64)>,
-    /// Units that the cache's device cannot write: they hold nothing, and are tried again at the next start.
+    /// Units that the cache's device cannot write. They hold nothing, and the next start tries them again.
     #[serde(default)]
     pub bad_units: u32,
     /// How true its device's emulation is; `None` where the device is a real one.
@@ -138,7 +139,7 @@ fn named(blocks: u64, bytes: &[(u64, u64)]) -> String {
     format!("{}, bytes {}{more}", ByteCount(blocks * BLOCK_BYTES), text.join(", "))
 }
 
-/// That the cache of `volume` cannot be read there, and the command that gives it up.
+/// The message that ranges of the cache of `volume` cannot be read, with the command that gives them up.
 pub(crate) fn unreadable(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String {
     let named = named(blocks, bytes);
     format!(
@@ -146,14 +147,14 @@ pub(crate) fn unreadable(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> Str
     )
 }
 
-/// That the slow device refuses what the cache has.
+/// The message that the slow device fails writes of blocks from the cache.
 pub(crate) fn refused(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String {
     format!("the slow device fails writes of {} of volume {volume}, which stay in the cache", named(blocks, bytes))
 }
 
 impl CacheStatus {
-    /// Why not all that is dirty could be copied to the slow device: what cannot be read of the cache of `volume`, what
-    /// the slow device refuses, and what can be done.
+    /// Why dirty blocks could not all be copied to the slow device: unreadable blocks of the cache, failed writes of
+    /// the slow device, and what to do.
     pub fn not_clean(&self, volume: &str) -> String {
         let dirty = ByteCount(u64::from(self.dirty_units) * BLOCK_BYTES);
         let mut why = Vec::new();

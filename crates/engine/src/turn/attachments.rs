@@ -1,4 +1,4 @@
-//! Front ends come and go: they are seated with a session, asked to stop, cut off, and dismissed.
+//! Life of front ends: they get a session, are asked to stop, are cut off and are dropped.
 
 use super::{Attached, Engine};
 use crate::buffer::Arena;
@@ -13,7 +13,7 @@ use std::sync::mpsc::Sender;
 const SCHEDULER_OF_THE_END: &str = "noop";
 
 impl Engine {
-    /// Drops the front ends that want nothing any more and have nothing under way, and closes their sessions.
+    /// Drops the front ends without wishes and work under way, and closes their sessions.
     pub(super) fn dismiss_finished(&mut self) {
         while let Some(index) = self.leaving.pop() {
             let is_through = self.front_ends.get(index).is_some_and(|Attached { seat, front_end, .. }| {
@@ -37,7 +37,7 @@ impl Engine {
         }
     }
 
-    /// Seats a front end, with a session in `pool` or in the volume's own, and lets it start.
+    /// Attaches a front end, with a session in `pool` or in the volume's own, and starts it.
     pub(crate) fn attach(
         &mut self,
         volume: &str,
@@ -125,7 +125,7 @@ impl Engine {
         self.stop_all(grace, |_| true);
     }
 
-    /// Cuts off the front ends whose grace is over.
+    /// Cuts off the front ends after their grace period.
     pub(super) fn cut_overdue(&mut self) {
         let now = self.conductor.ground.now;
         if self.next_cut.is_none_or(|cut_at| now < cut_at) {

@@ -1,12 +1,12 @@
-//! Whether blocks of a class are used before they leave, or are taken in for nothing.
+//! Whether blocks of a class are used before they leave, or are taken in in vain.
 //!
 //! **The intuition.** A block that is taken in costs the fast device a write and sends another one away. If it is
 //! dirty, it is read again and written to the store after all. All that is for nothing if it leaves before a request
 //! uses it.
 //!
 //! **The rule.** In each class, blocks taken in and uses of blocks that are there are counted. What was taken in and is
-//! not there any more has left. A class is taken in *in vain* if for each hundred blocks that left there was less than
-//! one use: so what is given up by leaving it out is less than a hundredth of its accesses.
+//! not there any more has left. A class is taken in *in vain* if there was less than one use for each hundred blocks
+//! that left. So leaving it out gives up less than a hundredth of its accesses.
 //!
 //! **The complication.** A class that stays says nothing of its worth: it may be used next year (metadata, when the
 //! file system is checked). Only a block that left was there in vain. So as long as less than a quarter of a cache has
@@ -43,7 +43,7 @@ impl Stays {
         Stays { classes: [Counts::default(); CLASSES], units }
     }
 
-    /// A block of `class` was used where it was (`is_hit`), or taken in; the class has `held` units now.
+    /// A block of `class` was used in the cache (`is_hit`), or taken in. The class has `held` units now.
     pub fn observed(&mut self, class: Class, is_hit: bool, held: u32) {
         let counts = &mut self.classes[usize::from(class.number())];
         counts.held = held;

@@ -2,7 +2,7 @@
 
 use plimsoll_core::{crc32c, crc32c_append};
 
-/// Bytes of a block: of the journal, of a page of the map, of a unit.
+/// Bytes of a block of the journal, of a page of the map, or of a unit.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// A block of the device.
@@ -38,7 +38,7 @@ pub(super) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }
 
-/// Writes the checksum into a block that is complete but for it, and answers what it is.
+/// Completes a block with its checksum, and answers the checksum.
 pub fn seal(block: &mut Block, kind: Kind) -> u32 {
     let checksum = crc32c_append(kind as u32, &block[..CHECKSUM_AT]);
     put(block, CHECKSUM_AT, &checksum.to_le_bytes());

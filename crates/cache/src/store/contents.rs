@@ -1,4 +1,4 @@
-//! What is in the cache and what the device says of it: everything that a page of the map is made from.
+//! The content of the cache and the device's records of it: the source of every page of the map.
 
 use super::blocks::Blocks;
 use super::bytes::Block;
@@ -34,8 +34,7 @@ pub(super) fn encode_page(cache: &Cache, marks: &Marks, uuid: &[u8; 16], head: P
 }
 
 impl Opened {
-    /// A snapshot, one call after the other, in which the journal has no part: so what it lost is of no account any
-    /// more.
+    /// Writes a snapshot in one call, without the journal. So losses of the journal have no effect any more.
     pub(super) fn write_whole_map(&mut self, device: &mut dyn Blocks) -> Result<(), DeviceError> {
         let pages = 0..self.superblock.layout.map_pages();
         let journal = Place { sequence: self.sequence, previous: self.previous };
@@ -44,8 +43,8 @@ impl Opened {
         Ok(())
     }
 
-    /// Writes `lost` pages, of which none held, as everything is now: the journal is read from where it was before, and
-    /// all other pages stay as they are. So a power failure now tears nothing that is not lost already. But what an
+    /// Writes `lost` pages, of which none was valid, from the present content. The journal is read from the same block
+    /// as before, and all other pages stay. So a power failure now tears nothing that is not lost already. But what an
     /// unfinished snapshot has left is of the same generation, and must be among them, so as not to be taken for good.
     pub(super) fn write_lost_pages<'a>(
         &mut self,
@@ -83,8 +82,7 @@ impl Opened {
         write_superblocks(device, &self.superblock, 0)
     }
 
-    /// Counts, durably, that the cache is set to work once more: a copy of the device from before is known by that from
-    /// now on.
+    /// Counts a start of the cache, durably. From then on an older copy of the device is recognised by its count.
     ///
     /// # Errors
     /// The device's. Whether the start was counted is not known then.

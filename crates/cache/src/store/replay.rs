@@ -1,9 +1,9 @@
-//! The journal at a start: which of its blocks follow one another, and what they say.
+//! The journal at a start: which of its blocks follow one another, and their records.
 //!
 //! **The end and damage.** A block is written only when the one before it is durable, so behind the end there is no
-//! newer one. If there is, the end is damage. What is *behind the damage* is a run of its own then, up to the newest
-//! block: each of its blocks proves the one before it. Its records need no earlier record: each names its block and its
-//! unit, and what became of them later is recorded later.
+//! newer one. If there is, the end is damage. The blocks *behind the damage* are then a run of their own, up to the
+//! newest block: each of its blocks proves the one before it. Its records need no earlier record: each names its block
+//! and its unit, and what became of them later is recorded later.
 
 use super::blocks::Blocks;
 use super::bytes::{BLOCK_BYTES, Block};
@@ -87,7 +87,8 @@ impl Ring {
         self.start
     }
 
-    /// Hands the records of each block in turn to `apply`, from `place` on, as long as each follows the block before.
+    /// Hands the records of each block in turn to `apply`, from `place` on, as long as each block follows the one
+    /// before.
     pub fn follow(&self, place: Place, mut apply: impl FnMut(&[Record])) -> Run {
         let mut records = Vec::with_capacity(RECORDS);
         let mut run = Run { end: place, blocks: 0, records: 0 };
@@ -107,9 +108,9 @@ impl Ring {
         (self.newest + 1).saturating_sub(end.sequence)
     }
 
-    /// The place where the proven blocks behind the damage at `end` begin. Nothing is proven if the block at `end` is
-    /// whole but follows another one, if the newest block cannot be read, or if it has a number that the ring has no
-    /// room for behind the map. Then these are blocks of another history of this cache, and it is unknown which one is
+    /// The place where the proven blocks behind the damage at `end` begin. Nothing is proven in three cases. The block
+    /// at `end` is whole but follows another one; the newest block cannot be read; or its number is too high for the
+    /// ring behind the map. Then these are blocks of another history of this cache, and it is unknown which one is
     /// true.
     pub fn behind(&self, end: &Place) -> Option<Place> {
         if self.newest >= self.start.sequence + self.count() {

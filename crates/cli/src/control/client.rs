@@ -156,6 +156,6 @@ mod tests {
         for kind in [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused] {
             assert!(told(kind).starts_with("no daemon answers at /run/plimsoll/control.sock"), "{}", told(kind));
         }
-        assert!(told(io::ErrorKind::InvalidInput).starts_with("/run/plimsoll/control.sock cannot be asked: "));
+        assert!(told(io::ErrorKind::InvalidInput).starts_with("cannot connect to /run/plimsoll/control.sock: "));
     }
 }

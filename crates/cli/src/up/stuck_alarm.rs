@@ -107,7 +107,7 @@ mod tests {
         );
         let ends = |all, count, end: &str| text(stuck, Threads { all, stuck: count }, 8).ends_with(end);
         assert!(ends(3, 1, "; 2 of 3 go on"));
-        assert!(ends(2, 2, "; so are all 2, so nothing of compressed and encrypted volumes is read or written"));
+        assert!(ends(2, 2, "; so are all 2, so reads and writes of compressed and encrypted volumes wait"));
         let goes_on = Watched::GoesOn { thread: 2, ran: Span::from_secs(13) };
         assert_eq!(
             text(goes_on, Threads { all: 3, stuck: 0 }, 0),

@@ -1,9 +1,9 @@
 //! Telling the log what the tags have lost.
 //!
-//! Tables and rings are bounded, and what finds no room in them is counted and goes on: a tenant that forks without
-//! end, for example, makes every tenant's new processes others'. An operator would not know why the books are off. So
-//! the housekeeping thread tells of it: at once when something is lost for the first time, and then once in
-//! [`TOLD_EVERY`] as long as more is.
+//! Tables and rings are bounded. An entry without room is counted and dropped. For example, a tenant that forks without
+//! end makes every tenant's new processes count as others. An operator would not know why the books are off. So the
+//! housekeeping thread logs losses: at once for the first one, and then once in [`TOLD_EVERY`] as long as there are
+//! more.
 
 use plimsoll_core::{Span, Time};
 use plimsoll_tags::Losses;

@@ -13,8 +13,8 @@ pub struct Coverage {
     pub has_causes: bool,
     /// Whether the causes of metadata and journal are known; those of data always are.
     pub has_metadata: bool,
-    /// Whether a page that is dirty already and is written by another account has both as causes. Otherwise the first
-    /// account that dirtied it is its only cause.
+    /// Whether a dirty page that another account writes again has both as causes. Otherwise the first account that
+    /// dirtied it is its only cause.
     pub has_repeated_dirtying: bool,
     /// What will be unknown or less than exact, one sentence each.
     pub warnings: Vec<String>,

@@ -9,7 +9,7 @@ use crate::nbd::ExportDoors;
 
 /// One line of the registry.
 pub struct Entry {
-    /// The kind in what `plimsoll status` shows, and the first part of the names of its sessions.
+    /// The kind that `plimsoll status` shows, and the first part of its sessions' names.
     pub name: &'static str,
     /// The protocol, as messages write it.
     pub title: &'static str,
@@ -20,7 +20,7 @@ pub struct Entry {
     pub section: &'static str,
     /// Its page, from the root of the repository.
     pub page: &'static str,
-    /// A way to a volume in words, from what clients ask for and where they find it; the latter is empty before the
+    /// A way to a volume in words, from the name that clients ask for and the address. The address is empty before the
     /// volume is served.
     pub shown: fn(name: &str, address: &str) -> String,
     /// How clients reach it.
@@ -37,10 +37,10 @@ pub enum Reach {
 
 /// A front end that clients connect to.
 pub struct Sockets {
-    /// What clients call a door: a key in the answer to `session_open`, and, in capitals, the end of the variable
-    /// `PLIMSOLL_...` of commands with a session.
+    /// The clients' word for a door. It is a key in the answer to `session_open` and, in capitals, the end of the
+    /// variable `PLIMSOLL_...` for commands with a session.
     pub door: &'static str,
-    /// Whether clients can be asked to prove their identity, so that other machines may reach an address.
+    /// Whether clients can have to log in, so that other machines may reach an address.
     pub has_login: bool,
     /// The doors of a daemon: none yet.
     pub doors: fn() -> Box<dyn Doors>,

@@ -60,8 +60,8 @@ impl Handshakes {
         Handshakes { max: max.max(1) as usize, places: Mutex::default() }
     }
 
-    /// A place for a newcomer; `None` if the handshakes that were told to go have not ended yet. Errors: no descriptor
-    /// is left.
+    /// A place for a new handshake; `None` if the handshakes that were told to end have not ended yet. Errors: no
+    /// descriptor is left.
     pub(super) fn begin(&self, peer: &Peer) -> io::Result<Option<Held<'_>>> {
         let mut places = self.lock();
         if places.len() >= self.max && (places.len() >= 2 * self.max || !end_oldest(&mut places)) {

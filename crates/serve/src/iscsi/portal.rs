@@ -1,7 +1,7 @@
 //! Where initiators connect: login, discovery, and the hand-over of a session to its volume.
 //!
 //! As with NBD, a connection has a short-lived thread until it is known what it wants. A discovery session is conducted
-//! on it to its end. A normal one is handed over after its login, with nothing received that belongs to what follows.
+//! on it to its end. A normal one is handed over after its login, with no byte received of what follows.
 
 use super::connection::IscsiConnection;
 use super::target::{Target, Targets};
@@ -81,7 +81,7 @@ fn portal(socket: &OwnedFd) -> io::Result<String> {
     Ok(address.to_string())
 }
 
-/// A socket with PDUs on it, for as long as no other thread reads from it.
+/// A socket with PDUs, as long as no other thread reads from it.
 struct Wire<'connection> {
     socket: &'connection OwnedFd,
     patience: Patience<'connection>,

@@ -100,7 +100,7 @@ impl Target {
         Ok(nexus)
     }
 
-    /// The front end of a session's connection is attached; gives those of sessions that it has taken the place of.
+    /// The front end of a session's connection is attached. Answers the front ends of sessions that it has replaced.
     pub(super) fn attached(&self, nexus: NexusId, front_end: u32) -> Vec<u32> {
         let mut connections = locked(&self.shared.connections);
         let Some(own) = connections.iter_mut().find(|own| own.nexus == nexus) else { return Vec::new() };
@@ -141,7 +141,7 @@ impl Targets {
         Some(target)
     }
 
-    /// Takes away the target called `name`, if there is one: no initiator logs in to it any more.
+    /// Removes the target called `name`, if there is one: no initiator can log in to it any more.
     pub fn remove(&self, name: &str) {
         self.list.write().unwrap_or_else(PoisonError::into_inner).retain(|target| target.name != name);
     }
@@ -157,8 +157,7 @@ impl Targets {
         self.find(name).map(|target| target.chap.clone())
     }
 
-    /// The answer to SendTargets: all targets that are not of a session, or the one that is asked for, each at
-    /// `portal`.
+    /// The answer to SendTargets, each target at `portal`: all targets that are not of a session, or the wanted one.
     pub fn discover(&self, wanted: Option<&str>, portal: &str) -> Vec<u8> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let mut answer = Vec::new();

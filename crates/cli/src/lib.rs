@@ -1,4 +1,4 @@
-//! The `plimsoll` command as a library, so that tests and the demonstration call the same code as people do.
+//! The `plimsoll` command as a library, so that tests and the demo call the same code.
 //!
 //! | module | what is in it |
 //! | --- | --- |

@@ -62,7 +62,7 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
     }
 }
 
-/// Has the daemon do something, after most of what is dirty in the cache of `volume` was written back.
+/// Asks the daemon to do something, after most dirty blocks in the cache of `volume` were written back.
 fn done(daemon: &DaemonArguments, request: &Request, volume: Option<&String>) -> Outcome {
     let mut client = connect(daemon)?;
     if let Some(volume) = volume {

@@ -33,8 +33,8 @@ pub(super) fn run(arguments: &CheckArguments) -> Outcome {
     }
 }
 
-/// Files and block devices that the kernel uses, as the start of a daemon would find them. One that a daemon serves is
-/// no problem: the daemon may be that of this configuration.
+/// Configured files and block devices that the kernel uses, as the start of a daemon would find them. One that a daemon
+/// serves is no problem: the daemon may be that of this configuration.
 fn in_use(configuration: &Configuration) -> Vec<Problem> {
     let writable = configuration.volumes.iter().filter(|volume| !volume.is_read_only);
     let of_volumes = writable.filter_map(|volume| match &volume.backing {

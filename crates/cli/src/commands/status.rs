@@ -76,7 +76,7 @@ fn device_line(device: &EngineStatus) -> String {
     line + "\n"
 }
 
-/// A line for each volume on a device: what serves it, and how many use it.
+/// A line for each volume on a device: the front end that serves it, and the number of users.
 fn volume_lines(status: &DaemonStatus, device: &str) -> String {
     let volumes = status.volumes.iter().filter(|volume| volume.device == device);
     let lines = volumes.map(|volume| {

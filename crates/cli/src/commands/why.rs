@@ -81,7 +81,7 @@ fn watch(arguments: &WhyArguments) -> Result<Vec<Watched>, Failure> {
     }
 }
 
-/// The sessions of processes that are tenants; none where no daemon answers, since none is needed.
+/// Sessions of processes that are tenants; none if no daemon answers, since none is needed.
 fn tenants(daemon: &DaemonArguments) -> BTreeMap<u32, String> {
     let asked = connect(daemon).and_then(|mut client| client.ask(&Request::Tenants {}));
     let Ok(Response::Tenants(tenants)) = asked else { return BTreeMap::new() };
@@ -104,7 +104,7 @@ fn per_second(bytes: u64, elapsed: Span) -> f64 {
     bytes as f64 / elapsed.as_secs_f64()
 }
 
-/// Bytes that kernel threads submitted to the disk: a tool that looks at submitters cannot tell which process caused
+/// Bytes that kernel threads submitted to the disk. A tool that looks at submitters cannot tell which process caused
 /// them.
 fn by_kernel_threads(rows: &[Row]) -> u64 {
     let through = rows.iter().flat_map(|row| &row.through);

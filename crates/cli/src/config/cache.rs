@@ -13,7 +13,7 @@ use plimsoll_settings::scheme::{self, SchemeError};
 use plimsoll_settings::{Place, Problem, Section};
 use std::path::Path;
 
-/// When a write is acknowledged: when a device has it, when it is durable, or when the slow device has it.
+/// When a write is acknowledged: a device has it, it is durable, or the slow device has it.
 const SEMANTICS_ALL: [Semantics; 3] = [Semantics::WriteCache, Semantics::Strict, Semantics::WriteThrough];
 const DIRTY_MAX_ALLOWED: &str =
     "a part of the cache such as \"20%\", above 0% and at most 100%, or a size of at least 4096 bytes such as \"4GiB\"";
@@ -144,8 +144,8 @@ pub struct Cache {
     pub settings: CacheSettings,
     /// The scheme of classes, as the file names it.
     pub classes: String,
-    /// Pools that may fill only a part of it: the line, a pool's name or a volume's and a session's with `/` between,
-    /// and the part. The settings have the paths of their accounts.
+    /// Pools that may fill only a part of it: the line, the name of a pool or `VOLUME/SESSION`, and the part. The
+    /// settings have the paths of their accounts.
     pub bounds: Vec<(usize, String, f64)>,
     /// Where the section stands.
     pub place: Place,
@@ -212,7 +212,7 @@ pub(super) fn read(
     Some(Cache { name, settings, classes, bounds, place })
 }
 
-/// The scheme that `text` names: one that is built in, or a file, with a relative path that starts from `directory`.
+/// The scheme that `text` names: a built-in one, or a file, with a relative path that starts from `directory`.
 pub fn named_scheme(text: &str, directory: &Path) -> Result<plimsoll_core::class::Scheme, String> {
     let is_file = text.ends_with(".toml");
     let name = if is_file { directory.join(text).display().to_string() } else { text.to_owned() };

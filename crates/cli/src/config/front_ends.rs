@@ -1,5 +1,5 @@
-//! What a configuration says of each front end of the registry (`plimsoll_serve::registry`) that clients connect to.
-//! A new one has its section in a file of its own, and a line in each function here.
+//! Configuration of each front end of the registry (`plimsoll_serve::registry`) that clients connect to. A new one has
+//! its section in a file of its own, and a line in each function here.
 
 use super::configuration::Configuration;
 use super::listen::Listen;
@@ -15,7 +15,7 @@ pub struct DoorSection<'c> {
     pub login: Option<&'c Chap>,
 }
 
-/// Where clients of the front end with that section connect; empty if no volume has it.
+/// Listening addresses of the front end with that section; empty if no volume has it.
 pub fn listens<'c>(configuration: &'c Configuration, section: &str) -> &'c [Listen] {
     match section {
         "nbd" => &configuration.listen,

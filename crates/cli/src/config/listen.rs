@@ -1,5 +1,4 @@
-//! Where clients connect: the addresses in `nbd.listen` and `iscsi.listen`, which are written alike, and as `up` prints
-//! them.
+//! The addresses in `nbd.listen` and `iscsi.listen`, which have the same form, and as `up` prints them.
 
 use super::paths::socket;
 use super::quoted;
@@ -14,7 +13,7 @@ const ADDRESSES_MAX: usize = 64;
 /// An address that NBD clients or iSCSI initiators connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// A Unix socket for NBD, or an address and a port; port 0 lets the kernel choose.
+    /// A Unix socket for NBD, or an address and a port. Port 0 lets the kernel choose.
     pub address: Address,
     /// Its line; 0 if it is the default.
     pub line: usize,

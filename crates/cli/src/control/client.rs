@@ -38,8 +38,8 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream), path: path.to_owned() })
     }
 
-    /// Connects to the daemon at a place that the caller did not name: another user may have been there first, and the
-    /// process that answers says what a command is started with.
+    /// Connects to the daemon at a default address. Another user's process may listen there, and its answer would
+    /// decide how a command is started; so its user is checked.
     ///
     /// # Errors
     /// No daemon answers there, or a process of a user other than this user or root does.
@@ -85,7 +85,7 @@ impl Client {
         self.understand(line)
     }
 
-    /// The same connection, for telling the daemon that nothing more will be asked, or for keeping it.
+    /// The same connection, for telling the daemon that no request follows, or for keeping it open.
     ///
     /// # Errors
     /// The system has no descriptor for it.

@@ -5,7 +5,7 @@ use plimsoll_executor::{Figures, Queue, QueueFigures, ThreadFigures};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A run that takes longer than that is said in a line of its own: no step takes a hundredth of it.
+/// Time of a run after which a separate line reports it: no step takes a hundredth of it.
 const LONG: Span = Span::from_secs(1);
 
 /// The service threads and their queues.
@@ -26,7 +26,7 @@ pub struct ExecutorStatus {
 pub struct ServiceThreadStatus {
     /// Queues that it drew.
     pub turns: u64,
-    /// Runs of requests, each time that one went on too; each ended in one of the ways below.
+    /// Runs of requests, each continuation included; each ended in one of the ways below.
     pub runs: u64,
     /// Requests that were done.
     pub done: u64,

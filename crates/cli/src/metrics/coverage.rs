@@ -4,7 +4,7 @@ use super::metric::{Metric, MetricKind};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// The fields of `answer`, a whole answer of the control socket, that no row describes: their places, each once.
+/// Fields of `answer`, a whole answer of the control socket, without a row: their places, each once.
 pub fn without_row(answer: &Value) -> Vec<String> {
     let all = super::all();
     let places = all.iter().flat_map(|(places, rows)| places.iter().map(move |place| (*place, rows.as_slice())));
@@ -43,7 +43,7 @@ impl Search<'_> {
         }
     }
 
-    /// Looks at the fields of a subject, or of an object in it with `prefix` before the names of its fields.
+    /// Checks the fields of a subject, or of an object in it with `prefix` before its fields' names.
     fn fields(&mut self, place: &str, prefix: &str, rows: &[&Metric], fields: &Map<String, Value>) {
         for (name, value) in fields {
             let (field, below) = (format!("{prefix}{name}"), format!("{place}.{prefix}{name}"));

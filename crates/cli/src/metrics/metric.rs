@@ -1,4 +1,4 @@
-//! One row of the table of metrics: a field of the control socket's answers, and where else it is shown.
+//! One row of the table of metrics: a field of the control socket's answers, and its other uses.
 
 use plimsoll_core::{ByteCount, Rate, Span};
 use plimsoll_engine::LatencyStatus;
@@ -14,7 +14,7 @@ pub enum MetricKind {
     Histogram,
     /// A text that tells one subject from another, such as an account's path.
     Label,
-    /// Anything else: a text, a list, a setting, or a number that another row has as a metric.
+    /// Anything else: a text, a list, a setting, or a number that is a metric in another row.
     Plain,
 }
 
@@ -76,7 +76,7 @@ impl Unit {
     }
 }
 
-/// One of several rows that make one family of metrics: they have the same name, and a label tells them apart.
+/// One of several rows of a family of metrics: they share a name, and a label distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The label.
@@ -93,7 +93,7 @@ pub struct Metric {
     /// Its name in JSON. A field of an object inside has that object's name before a dot. It never changes: machines
     /// read it.
     pub field: &'static str,
-    /// Its name for monitoring, without the `plimsoll_` before it; of a label the label's name; otherwise empty.
+    /// Its name for monitoring, without the prefix `plimsoll_`; of a label the label's name; otherwise empty.
     pub name: &'static str,
     /// The part of its family, where the family has several.
     pub part: Option<Part>,
@@ -229,7 +229,7 @@ impl<S> Column<S> {
     }
 }
 
-/// A row of the table of metrics: a field of `S`, which is an account, a volume or another status.
+/// A row of the table of metrics: a field of `S`, a status of an account, a volume and so on.
 pub struct MetricRow<S: 'static> {
     /// What it says of the field.
     pub metric: Metric,
@@ -272,7 +272,7 @@ pub const fn histogram<S>(
     MetricRow::new(Metric { field, name, part: None, kind: MetricKind::Histogram, unit, help }, read)
 }
 
-/// A row of a text that tells a subject from others: the value of the label `name` of all its metrics.
+/// A row of a text that identifies a subject: the value of the label `name` of all its metrics.
 pub const fn label<S>(
     field: &'static str,
     name: &'static str,
@@ -297,7 +297,7 @@ impl<S> MetricRow<S> {
         MetricRow { metric, read, columns: [None, None] }
     }
 
-    /// The row as one of several of its family: `label` is `value` in it, and `help` is of the family.
+    /// The row as one of its family: `label` has the value `value`, and `help` is the family's.
     pub const fn part(self, label: &'static str, value: &'static str, help: &'static str) -> MetricRow<S> {
         let metric = Metric { part: Some(Part { label, value, help }), ..self.metric };
         MetricRow { metric, ..self }

@@ -1,9 +1,9 @@
-//! A section of the table of metrics: the rows of one kind of subject, and where answers have it.
+//! A section of the table of metrics: the rows of one kind of subject, and their place in answers.
 
 use super::metric::{Metric, MetricKind, MetricRow, Reading};
 use crate::table::Table;
 
-/// The rows of one kind of subject, in the order in which pages and commands show them.
+/// The rows of one kind of subject, in the order of pages and commands.
 pub struct Section<S: 'static> {
     /// Where answers of the control socket have such subjects, such as `status.devices[].accounts[]`.
     pub places: &'static [&'static str],
@@ -29,7 +29,7 @@ impl<S> Section<S> {
             .collect()
     }
 
-    /// A table for a terminal: a line for each subject, with the columns that the rows have.
+    /// A table for a terminal: a line for each subject, with the rows' columns.
     pub fn table<'s>(&self, subjects: impl IntoIterator<Item = &'s S>) -> Table {
         self.table_in([], subjects.into_iter().map(|subject| ([], subject)))
     }

@@ -16,11 +16,11 @@ pub type Labels = Vec<(&'static str, String)>;
 
 /// What is shown each subject.
 pub trait Visitor {
-    /// A subject, with the section that has its rows and the labels that its metrics have.
+    /// A subject, with the section of its rows and the labels of its metrics.
     fn visit<S>(&mut self, section: &'static Section<S>, labels: &Labels, subject: &S);
 }
 
-/// Shows `visitor` every subject of `status` and of `tenants`: a device before its volumes and accounts, a volume
+/// Shows `visitor` every subject of `status` and of `tenants`. A device comes before its volumes and accounts, a volume
 /// before its cache.
 pub fn visit_all(status: &DaemonStatus, tenants: &[TenantEntry], visitor: &mut impl Visitor) {
     let mut walk = Walk { visitor, labels: Labels::new() };

@@ -1,4 +1,4 @@
-//! What is said where a volume's cache is not found as the configuration has it, and what can be done about that.
+//! Advice if a volume's cache is not as the configuration says.
 
 use super::plan;
 use crate::config::{Cache, Configuration, Volume};
@@ -8,8 +8,8 @@ use plimsoll_engine::cache::{CacheError, CacheNote};
 use plimsoll_engine::notes::{DamagedNote, Notes};
 use std::io::{self, ErrorKind};
 
-/// What is noted of a volume's cache. If it may, it first finishes what a daemon that was killed had begun: a cache
-/// with everything on the slow device was about to leave, and it has no note any more.
+/// What is noted of a volume's cache. If it may, it first finishes the work of a killed daemon: a cache with everything
+/// on the slow device was about to be given up, and has no note any more.
 pub(super) fn noted(
     configuration: &Configuration,
     volume: &backend::Volume,
@@ -64,7 +64,7 @@ pub(super) fn why_not_without(
     ))
 }
 
-/// Why a file is not served that was copied or moved from one with a cache: what is newest may be in that cache only.
+/// Why a copied or moved file of a volume with a cache is not served: the newest data may be in that cache only.
 fn why_not_a_copy(
     at: &str,
     configuration: &Configuration,
@@ -82,7 +82,7 @@ fn why_not_a_copy(
     ))
 }
 
-/// There is no cache on the device, and none is noted of the volume: it was detached, or never made.
+/// There is no cache on the device, and no note says that the volume has one: it was detached, or never made.
 pub(super) fn none_is_known(
     configuration: &Configuration,
     section: &Volume,
@@ -99,7 +99,7 @@ pub(super) fn none_is_known(
     )
 }
 
-/// An error, and what can be done about the cache of the volume that `config` describes.
+/// An error, with advice for the cache of the volume of `config`.
 pub(super) fn with_advice(
     configuration: &Configuration,
     cache: &Cache,
@@ -184,7 +184,7 @@ pub(super) fn with_advice(
     }
 }
 
-/// What goes on where no copy of a note is whole.
+/// Advice if no copy of a note is whole.
 fn how_to_note(configuration: &Configuration, config: &VolumeConfig, adopt: &str, names_another: bool) -> String {
     let (file, volume) = (configuration.file.display(), &config.name);
     let lost = format!("to do without its cache, and lose the dirty data: plimsoll cache forget {file} {volume}");
@@ -194,7 +194,7 @@ fn how_to_note(configuration: &Configuration, config: &VolumeConfig, adopt: &str
     }
 }
 
-/// What joins a cache and a store that has another name than before; empty where no note came along with it.
+/// Advice to adopt a cache for a store under another name; empty without a note of the store.
 fn how_to_join(config: &VolumeConfig, note: &io::Result<Option<CacheNote>>, adopt: &str) -> String {
     let is_moved = Notes::of_its_original::<CacheNote>(config).is_ok_and(|note| note.is_some());
     match is_moved || note.as_ref().is_ok_and(Option::is_some) {
@@ -206,7 +206,7 @@ fn how_to_join(config: &VolumeConfig, note: &io::Result<Option<CacheNote>>, adop
     }
 }
 
-/// What accepts the losses of a damaged cache, and what is known of when it was written.
+/// Advice to accept the losses of a damaged cache, and the known age of the lost data.
 fn how_to_accept(configuration: &Configuration, cache: &Cache) -> String {
     let (file, place) = (configuration.file.display(), &cache.place);
     let written = match cache.settings.dirty_age {
@@ -225,7 +225,7 @@ fn how_to_accept(configuration: &Configuration, cache: &Cache) -> String {
     )
 }
 
-/// What to do with a volume that got another size while its cache was not detached.
+/// Advice for a volume with another size, although its cache was not detached.
 fn how_to_resize(configuration: &Configuration, config: &VolumeConfig, was_blocks: u64, is_blocks: u64) -> String {
     let (file, volume) = (configuration.file.display(), &config.name);
     let was_bytes = was_blocks * plimsoll_cache::store::BLOCK_BYTES as u64;

@@ -24,7 +24,7 @@ const BLOCK_BYTES: u64 = plimsoll_cache::store::BLOCK_BYTES as u64;
 /// Blocks that are named when they are lost.
 const NAMED_MAX: usize = 10;
 
-/// Finds the caches that the configuration gives to volumes, or says everything that is wrong with all of them.
+/// Finds the caches that the configuration gives to volumes, or reports all that is wrong with them.
 pub(super) fn find(
     configuration: &Configuration,
     volumes: &[backend::Volume],
@@ -139,7 +139,7 @@ impl Caches {
         Ok(Response::Done(line))
     }
 
-    /// Takes the cache of a volume away; what cannot be read of it may be lost, if that is said.
+    /// Detaches the cache of a volume. `may_lose` allows the loss of unreadable dirty data.
     pub(super) fn detach(&self, volume: &str, may_lose: bool) -> Result<Response, Refusal> {
         let _changing = self.lock();
         let (section, engine) = self.volume(volume)?;
@@ -263,7 +263,7 @@ fn changed(mut settings: CacheSettings, change: &CacheChange) -> Result<CacheSet
     Ok(settings)
 }
 
-/// Forgets, while no daemon does, the cache that a volume had: it is served without what only that one has.
+/// Forgets the cache of a volume, if no daemon runs: the volume is served without the cache's dirty data.
 pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String, Failure> {
     let file = configuration.file.display();
     let section = configuration.volumes.iter().find(|volume| volume.name == name).ok_or_else(|| {
@@ -314,8 +314,8 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
     }
 }
 
-/// Copies to the slow device of the volume called `name`, while no daemon serves it, what only its cache has; nothing
-/// is written to that.
+/// Copies the dirty data of a cache to the slow device of the volume called `name`, if no daemon serves it. Only reads
+/// the cache's device.
 pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String, Failure> {
     let file = configuration.file.display();
     let section = configuration.volumes.iter().find(|volume| volume.name == name).ok_or_else(|| {
@@ -360,8 +360,8 @@ pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) ->
     Ok(format!("cache {name}: {bytes} on {} for volume {}", cache.settings.path.display(), volume.name))
 }
 
-/// Takes the administrator's word that the cache called `name` belongs to its volume, while no daemon runs; that the
-/// slow file was moved, if `is_moved`.
+/// Notes, on the administrator's word and if no daemon runs, that the cache called `name` belongs to its volume.
+/// `is_moved`: the slow file was moved.
 pub(crate) fn adopt(configuration: &Configuration, name: &str, is_moved: bool) -> Result<String, Failure> {
     let (cache, section) = cache_and_volume(configuration, name)?;
     let opened = plan::open(configuration, section).map_err(Failure::Failed)?;

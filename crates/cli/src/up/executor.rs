@@ -1,4 +1,4 @@
-//! Service threads for what takes a processor's time: one set for all devices, where a volume needs them.
+//! Service threads for work that takes processor time: one set for all devices, if a volume needs them.
 
 use crate::config::Configuration;
 use crate::outcome::Failure;

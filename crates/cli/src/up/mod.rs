@@ -1,4 +1,4 @@
-//! `plimsoll up FILE`: serves what a configuration asks for, in the foreground, until it is told to stop.
+//! `plimsoll up FILE`: serves a configuration in the foreground, until it is told to stop.
 //!
 //! There is no forking and no pid file: systemd, a terminal or a script holds the process. What is served is printed on
 //! stdout, a line each; the log goes to stderr.
@@ -157,7 +157,7 @@ fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     }
 }
 
-/// A wait for a failed engine may never end: the process ends after [`END_AT_LATEST`], even if threads still wait.
+/// A wait for a failed engine may never end. So the process ends after [`END_AT_LATEST`], even if threads still wait.
 fn end_in_any_case() {
     let watch = || {
         std::thread::park_timeout(END_AT_LATEST);
@@ -172,7 +172,7 @@ fn end_in_any_case() {
 /// Cuts connections off.
 type Cut = Box<dyn Fn() + Send>;
 
-/// How often the daemon was told to stop, and what a second time cuts off.
+/// Number of signals to stop, and what a second one cuts off.
 #[derive(Clone, Default)]
 struct Hurry {
     signals: Arc<AtomicU32>,
@@ -217,7 +217,7 @@ struct Reload(Arc<Mutex<Reloaded>>);
 #[derive(Default)]
 struct Reloaded {
     administration: Weak<Administration>,
-    /// A SIGHUP came before the daemon served: the file may have changed since it was read.
+    /// Whether a SIGHUP came before the daemon served: the file may have changed since it was read.
     has_missed: bool,
     /// There is a configuration to look at again, or nothing more to wait for.
     is_known: bool,

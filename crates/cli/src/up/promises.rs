@@ -1,4 +1,4 @@
-//! What a running daemon may promise: what the scheduler of the device keeps, as the registry has it.
+//! Promises of a running daemon: those that the device's scheduler keeps, by the registry.
 
 use super::refusal::Refusal;
 use crate::config::Configuration;

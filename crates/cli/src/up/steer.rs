@@ -1,7 +1,7 @@
 //! `plimsoll agent --wdt`: shares of a disk by weight, through the kernel's own limits of cgroups.
 //!
-//! There is no engine, no BPF and no control socket: what is seen are the kernel's counters, and what is done are its
-//! limits. So a failure of this process leaves limits that are a second old, until the next start puts them back.
+//! There is no engine, no BPF and no control socket: it reads the kernel's counters and sets its limits. So a failure
+//! of this process leaves limits that are a second old, until the next start puts them back.
 
 use super::observed;
 use crate::arguments::AgentArguments;

@@ -1,4 +1,4 @@
-//! Looks whether service threads come back from what they do, and warns where one does not.
+//! Warns of service threads that stay too long in one request.
 
 use super::executor::{ServiceThreads, no_thread};
 use crate::outcome::Failure;
@@ -23,7 +23,7 @@ pub(super) struct StuckAlarm {
 }
 
 impl StuckAlarm {
-    /// Starts its thread: a service thread cannot look, since the only service thread may be the stuck one.
+    /// Starts its own thread. A service thread could not watch, since it may be the stuck one.
     pub(super) fn start(threads: &ServiceThreads) -> Result<StuckAlarm, Failure> {
         let (stop, stopped) = channel();
         let threads = Arc::downgrade(threads);
@@ -68,7 +68,7 @@ struct Threads {
     stuck: usize,
 }
 
-/// A line for the log, of one of these threads with so many requests that are not done.
+/// A line for the log about one of these threads. `alive` requests are not done.
 fn text(change: Watched, threads: Threads, alive: usize) -> String {
     match change {
         Watched::Stuck { thread, ran } => {

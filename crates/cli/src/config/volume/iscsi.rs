@@ -143,7 +143,7 @@ pub(in crate::config) fn check_names_once(volumes: &[Volume], problems: &mut Vec
     }
 }
 
-/// What goes together with a target: no other writer, because no other writer would hear of its reservations.
+/// Excludes other writers beside a target: they would not respect its reservations.
 pub(super) fn check_alone(volume: &Volume, problems: &mut Vec<Problem>) {
     let Some(target) = volume.iscsi.as_ref().filter(|_| !volume.is_read_only) else { return };
     if volume.export.is_some() {

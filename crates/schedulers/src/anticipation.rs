@@ -11,8 +11,8 @@
 
 use plimsoll_core::{Span, Time};
 
-/// How long a call that writes contends after it last made a clean page dirty: longer than a pause of the kernel's
-/// throttling (`MAX_PAUSE`, 200 ms).
+/// How long a call that writes contends after it last made a clean page dirty. That is longer than a pause of the
+/// kernel's throttling (`MAX_PAUSE`, 200 ms).
 pub const STALE: Span = Span::from_millis(500);
 
 /// What is known of an account; it does nothing at first.
@@ -48,7 +48,7 @@ impl Anticipation {
         self.served = now;
     }
 
-    /// What it does now: whether it waits for the disk, and whether it is in a call that writes.
+    /// Sets its state: whether it waits for the disk, and whether it is in a call that writes.
     pub fn does(&mut self, is_waiting: bool, is_writing: bool, linger: Span) {
         self.is_writing = is_writing;
         self.contends_until = match (is_waiting, is_writing) {
@@ -59,7 +59,7 @@ impl Anticipation {
         };
     }
 
-    /// The account wants the disk again, or is waited for no longer; answers with how long it was, if it was lingering.
+    /// The account wants the disk again, or is waited for no longer. Answers how long it was, if it was lingering.
     pub fn stop_lingering(&mut self, now: Time, wants_it: bool, linger: Span) -> Option<Span> {
         let (was_lingering, away) = (self.is_lingering(), now.since(self.served));
         self.comes_back = wants_it && (away <= linger || (self.comes_back && !was_lingering));

@@ -24,8 +24,8 @@ impl fmt::Display for NotKept {
     }
 }
 
-/// Every promise of `allocation` that the scheduler called `name` does not keep to `account`; all of them where there
-/// is no such scheduler.
+/// Every promise of `allocation` that the scheduler called `name` does not keep to `account`; all of them if there is
+/// no such scheduler.
 pub fn not_kept(name: &str, account: &Promised<'_>, allocation: &Allocation) -> Vec<NotKept> {
     let made = Promise::ALL.into_iter().filter(|promise| promise.is_made(allocation));
     let entry = registry().iter().find(|entry| entry.name == name);
@@ -53,8 +53,8 @@ fn keepers(promise: Promise, account: &Promised<'_>) -> String {
     }
 }
 
-/// Why the scheduler called `name` must not have accounts of `target` that are promised `allocations`, and which
-/// schedulers may; `None` if it may. The answer is for `got ..., allowed ...`.
+/// Why the scheduler called `name` does not take accounts of `target` with the promises `allocations`, and which
+/// schedulers do; `None` if it does. The answer is for `got ..., allowed ...`.
 pub fn refused_target(name: &str, target: Target, allocations: &[Allocation]) -> Option<(String, String)> {
     let reason = registry().iter().find(|entry| entry.name == name)?.refuses(target)?;
     let asked: Vec<Promise> = Promise::ALL

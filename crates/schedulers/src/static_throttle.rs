@@ -2,10 +2,9 @@
 //! compare with.
 //!
 //! **Intuition.** If each container may use its part of the device and no more, each has its part. **Rule.** Each
-//! container (an account directly below the device) may read its weight's part of what the device does at its worst,
-//! and write as much again, whether or not the others are there. **Complication.** That is all that is wrong with it:
-//! what one does not use is lost, and a tenant that reads more than it writes, or writes more, has caps that do not fit
-//! it.
+//! container (an account directly below the device) may read its weight's part of the device's worst case, and write as
+//! much again. The presence of the others does not matter. **Complication.** That is its only fault: the unused part of
+//! a tenant is lost. A tenant that reads more than it writes, or writes more, has caps that do not fit it.
 
 use crate::request_queues::{Queue, RequestQueues};
 use plimsoll_core::account::Account;

@@ -1,17 +1,17 @@
 //! How many credits a window brings: the predictor and the distributor of WDT (sections 3.2 and 3.3).
 //!
-//! **Intuition.** If the heaviest container can use what it was given, and no more, all credits together are what the
-//! device can do. **Rule.** Every hundred milliseconds the governor notes what the heaviest active container used of
-//! its budget. Every second it takes the 80th percentile of these, as if they were normally distributed, for what that
-//! container will need, and scales all credits so that its budget is that. The others' follow by weight.
+//! **Intuition.** If the heaviest container can just use its budget, all credits together are what the device can do.
+//! **Rule.** Every hundred milliseconds the governor notes what the heaviest active container used of its budget. Every
+//! second it takes the 80th percentile of these, as if they were normally distributed, as that container's need. It
+//! scales all credits so that its budget is that. The others' follow by weight.
 //!
-//! **Complication.** Too few credits cannot be seen in what was used: it is what was given. The paper relies on the
-//! spread. Where the device's queue is seen the host ends windows itself (`end_window`): when the device runs dry while
-//! a container waits, so that nothing is lost, and not before all that ask have used what they have. In such windows
-//! the heaviest counts as having used its budget, whether or not it asked for it: the device could have served it. So a
-//! container that asks for less than its share says nothing about how fast the device is. A caller that sets budgets
-//! for a second and not for a window ([`Governor::for_periods`]) needs the 80th percentile of ten windows' mean, whose
-//! deviation is smaller.
+//! **Complication.** Use does not show too few credits, because use follows from them. The paper relies on the spread.
+//! If the device's queue is visible, the host ends windows itself (`end_window`). It does so when the device runs dry
+//! while a container waits, so that nothing is lost, and not before all that ask have used their credits. In such
+//! windows the heaviest counts as having used its budget, whether or not it asked for it: the device could have served
+//! it. So a container that asks for less than its share says nothing about how fast the device is. A caller with
+//! budgets for a second and not for a window ([`Governor::for_periods`]) needs the 80th percentile of ten windows'
+//! mean, which has a smaller deviation.
 
 use super::throttle::{CREDITS_PER_SECTOR, Throttle};
 use plimsoll_core::{Span, Time};

@@ -1,4 +1,4 @@
-//! What has been used and will be used again, by many threads that wait for none of each other.
+//! Recycled boxes shared by threads, none of which waits for another.
 //!
 //! **Intuition.** Shelves: a thread with a thing to spare lays it on the first shelf that no other thread holds. A
 //! thread that needs one takes it from the first such shelf that has any. **Rule.** Each shelf is a stack behind a lock

@@ -23,9 +23,9 @@
 //!
 //! The ghosts remember a tenth of the cache's size and no more, so that they speak of what a *little* longer life would
 //! have changed. Each changes the credit by less than a unit. Longer memories and larger steps have more hits on most
-//! traces. Where a loop just fits into the cache they lost up to 9 % against LRU, these 0.6 % (`docs/cache.md`). In the
-//! strict way repeated use has no credit. With one, the paper's file server had as many hits, was 3 % slower, and its
-//! tar 30 %.
+//! traces. Where a loop just fits into the cache they lost up to 9 % against LRU, these 0.6 %
+//! (`docs/cache-policies.md`). In the strict way repeated use has no credit. With one, the paper's file server had as
+//! many hits, was 3 % slower, and its tar 30 %.
 
 use crate::access::Access;
 use crate::aged_lists::{AgedLists, AtOnce};

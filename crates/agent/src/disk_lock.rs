@@ -134,7 +134,7 @@ mod tests {
 
     /// Promise: tenants-strangers-disk.
     #[test]
-    fn where_anybody_may_have_been_nothing_is_locked() {
+    fn where_any_user_may_have_been_nothing_is_locked() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
         let refused = DiskLock::take_in(folder.path(), DiskUse::Tenants, "8:16").unwrap_err().to_string();

@@ -224,7 +224,7 @@ mod tests {
 
     /// Of two blocks with the same bucket and the same piece of hash, the second is found, too.
     #[test]
-    fn who_look_alike_are_told_apart() {
+    fn blocks_that_look_alike_are_told_apart() {
         let count = 1 << 20;
         let (mut units, mut index) = (Units::new(count), Index::new(count, ENTRIES_FILLED, 1));
         let mut seen = BTreeMap::new();
@@ -250,7 +250,7 @@ mod tests {
     /// Planted break: a block's home does not depend on the seed.
     /// Promise: cache-index-seed.
     #[test]
-    fn who_meet_in_one_bucket_do_not_with_another_seed() {
+    fn blocks_that_meet_in_one_bucket_do_not_with_another_seed() {
         let [known, secret] = [0, 0x5eed].map(|seed| Index::new(12_000, 12, seed));
         let meets = |index: &Index, blocks: &[u64]| {
             blocks.iter().map(|&block| index.home(block).bucket).collect::<std::collections::BTreeSet<_>>().len()

@@ -82,7 +82,7 @@ mod tests {
 
     /// Promise: cache-unused-class.
     #[test]
-    fn who_leaves_without_a_use_was_there_in_vain() {
+    fn a_block_that_leaves_without_a_use_was_there_in_vain() {
         assert!(stays(310, 0, 10).are_in_vain(CLASS));
         assert!(stays(310, 2, 10).are_in_vain(CLASS));
         assert!(!stays(310, 3, 10).are_in_vain(CLASS), "one in a hundred");
@@ -91,7 +91,7 @@ mod tests {
 
     /// Promise: cache-unused-class.
     #[test]
-    fn who_stays_or_is_not_known_was_not_there_in_vain() {
+    fn a_block_that_stays_or_is_not_known_was_not_there_in_vain() {
         assert!(!stays(249, 0, 0).are_in_vain(CLASS));
         assert!(stays(250, 0, 0).are_in_vain(CLASS));
         assert!(!stays(900, 0, 900).are_in_vain(CLASS), "never used, but there");

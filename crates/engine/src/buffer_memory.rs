@@ -136,7 +136,7 @@ mod tests {
 
     /// Promise: volume-buffer-memory.
     #[test]
-    fn whoever_takes_all_that_he_gets_leaves_half_of_it_to_the_next() {
+    fn a_volume_that_takes_all_that_it_gets_leaves_half_of_it_to_the_next() {
         let memory = BufferMemory::new(256 << 20);
         let mut all = Vec::new();
         for volumes in 1..=7u64 {

@@ -70,7 +70,7 @@ mod tests {
     /// or of nothing.
     /// Promise: store-failed-flush.
     #[test]
-    fn each_session_is_told_once_and_who_comes_later_of_what_nobody_was_told() {
+    fn each_session_is_told_once_and_a_later_one_of_untold_doubts() {
         let (mut doubts, [one, other, later]) = (Doubts::default(), [1, 2, 3].map(AccountId));
         assert!(!doubts.tell(one, 0));
         assert_eq!([one, one, other, other].map(|session| doubts.tell(session, 1)), [true, false, true, false]);

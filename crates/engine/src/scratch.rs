@@ -63,7 +63,7 @@ mod tests {
     /// Planted break: a newcomer takes what is free, whichever piece waits.
     /// Promise: encrypted-oracle.
     #[test]
-    fn nobody_is_passed_by_and_everybody_comes() {
+    fn no_piece_is_passed_by_and_every_piece_comes() {
         let mut scratch = Scratch::new().unwrap();
         let large = TRANSFER_PIECE_BYTES_MAX;
         let mut taken: Vec<Buffer> = (0..16).map(|piece| scratch.take(piece, 4 * large).unwrap()).collect();

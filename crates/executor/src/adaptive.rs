@@ -273,7 +273,7 @@ mod tests {
         /// waits low; a thread never goes on with a suspended request.
         /// Promise: executor-adaptive-queue.
         #[test]
-        fn who_yields_less_than_half_of_all_waits_low(
+        fn a_sort_that_yields_less_than_half_of_all_waits_low(
             micros in prop::collection::vec(1u64..2000, 9),
             outcomes in prop::collection::vec((1usize..=4, 0usize..=4, 0usize..=4), 9), start in 0usize..9
         ) {
@@ -335,7 +335,7 @@ mod tests {
     /// goes on for long.
     /// Promise: executor-adaptive-queue.
     #[test]
-    fn who_is_soon_suspended_and_soon_done_waits_high() {
+    fn a_sort_that_is_soon_suspended_and_soon_done_waits_high() {
         let mut adaptive = Adaptive::default();
         for _ in 0..FORGET_RUNS {
             adaptive.observe(Kind::Read, Arrival::New, Span::from_micros(60), Some(Arrival::Resumed));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_never_seen_to_end_waits_low() {
+    fn a_sort_that_is_never_seen_to_end_waits_low() {
         let mut adaptive = Adaptive::default();
         for _ in 0..FORGET_RUNS {
             adaptive.observe(Kind::Write, Arrival::New, Span::from_micros(100), None);

@@ -122,7 +122,7 @@ mod tests {
     /// Broken on purpose and seen red: links are followed; any user's directory does; any mode does.
     /// Promise: daemon-prepared-path.
     #[test]
-    fn what_somebody_else_has_prepared_is_refused_and_left_as_it_is() {
+    fn what_another_user_has_prepared_is_refused_and_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let [path, link, file] = ["prepared", "link", "file"].map(|name| folder.path().join(name));
         std::fs::create_dir(&path).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     /// Broken on purpose and seen red: any mode does; the mode is set always; any user's directory does.
     /// Promise: daemon-prepared-path.
     #[test]
-    fn a_directory_for_state_keeps_its_mode_and_is_nobody_elses() {
+    fn a_directory_for_state_keeps_its_mode_and_has_one_user() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run/state");
         make_state(&path).unwrap();

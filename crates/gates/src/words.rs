@@ -411,7 +411,7 @@ mod tests {
     /// Broken on purpose and seen red: it is taken over.
     /// Promise: gates-account-number.
     #[test]
-    fn a_file_of_an_earlier_version_is_replaced_and_left_to_those_who_look_at_it() {
+    fn a_file_of_an_earlier_version_is_replaced_and_left_to_its_readers() {
         let directory = directory();
         drop(GateWords::create(directory.path()).unwrap());
         let path = directory.path().join(FILE_NAME);
@@ -428,7 +428,7 @@ mod tests {
     /// words that is locked.
     /// Promise: gates-strangers-words.
     #[test]
-    fn whoever_locks_the_words_keeps_no_agent_from_them() {
+    fn a_lock_on_the_words_keeps_no_agent_from_them() {
         let directory = directory();
         drop(GateWords::create(directory.path()).unwrap());
         let stranger = File::open(directory.path().join(FILE_NAME)).unwrap();

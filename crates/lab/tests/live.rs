@@ -247,7 +247,7 @@ fn there_is_one_live_run_at_a_time() {
 
 /// Red if the processes are not enrolled, if they start behind no gates, and if limits are not told.
 #[test]
-fn who_has_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
+fn a_tenant_with_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     if !can_mount() {
         return;

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_soon_is_waited_for_until_he_does_not() {
+    fn an_account_that_comes_back_soon_is_waited_for_until_it_does_not() {
         let mut him = Anticipation::default();
         assert_eq!(serve(&mut him, 100, 110), (Some(LINGER), Time::ZERO), "its account has no history");
         assert_eq!(serve(&mut him, 115, 120), (Some(Span::from_millis(5)), at(128)));

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn known_disks_order_writes_that_nobody_waits_for() {
+    fn known_disks_order_unawaited_writes() {
         for name in DISKS {
             // As the flusher sends them: sorted, 32 at a time.
             let mut batches = scattered(2048, 10 * GIB);

@@ -105,7 +105,7 @@ mod tests {
     /// Planted break: a promise of one target counts for every target.
     /// Promise: schedulers-refused-promise.
     #[test]
-    fn what_is_not_kept_is_refused_in_a_line_that_names_those_who_keep_it() {
+    fn what_is_not_kept_is_refused_in_a_line_that_names_schedulers_that_keep_it() {
         let told = |name: &str, account, allocation| -> Vec<String> {
             not_kept(name, &account, &allocation).iter().map(NotKept::to_string).collect()
         };
@@ -159,7 +159,7 @@ mod tests {
     /// Until reads and writes of other levels inherit (issue 45). Planted break: the registry refuses no target.
     /// Promise: zygaria-no-tenants.
     #[test]
-    fn zygaria_takes_no_tenants_and_says_who_does() {
+    fn zygaria_takes_no_tenants_and_says_which_schedulers_do() {
         for target in [Target::Tenants, Target::Observed] {
             let (got, allowed) = refused_target("zygaria", target, &[limited()]).unwrap();
             assert!(got.starts_with("\"zygaria\" ") && got.contains("another tenant's limit"), "{got}");

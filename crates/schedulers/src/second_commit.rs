@@ -271,7 +271,7 @@ mod tests {
 
     /// Promise: afq-commit-wish.
     #[test]
-    fn a_wish_that_is_not_granted_holds_nobody_for_long() {
+    fn a_wish_that_is_not_granted_holds_no_call_for_long() {
         let mut commits = SecondCommit::new(true);
         batch_with_commit(&mut commits, at(0));
         assert!(commits.must_wait(at(0)));

@@ -219,7 +219,7 @@ impl Stride {
 #[cfg(test)]
 mod tests {
     //! Breaks that were planted, and the test that each turned red:
-    //! - every account has the same stride: `who_always_wants_gets_its_share`
+    //! - every account has the same stride: `a_container_that_always_wants_gets_its_share`
     //! - an account that comes back is not moved up (`max(floor - credit)` left out): `agrees_with_a_scan`
     //! - the lead is not bounded: `agrees_with_a_scan`
     //! - real time and best effort share a class: `agrees_with_a_scan`
@@ -345,7 +345,7 @@ mod tests {
         }
 
         #[test]
-        fn who_always_wants_gets_its_share(
+        fn a_container_that_always_wants_gets_its_share(
             levels in proptest::collection::vec(0u8..8, 2..200),
             costs in proptest::collection::vec(1000u64..100_000, 50),
         ) {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_the_number_of_a_closed_account_owes_nothing() {
+    fn an_account_with_the_number_of_a_closed_one_owes_nothing() {
         let mut stride = Stride::new(CREDIT, LEAD);
         stride.open(AccountId(0), Priority::Level(3));
         stride.stand_in(AccountId(0), 1);

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_receive_holds_up_who_sends() {
+    fn a_client_that_does_not_receive_holds_up_its_sender() {
         let network = Rc::new(Network::new(Rc::default(), 2, CONFIG));
         let (stream, sent) = (Stream::new(network.clone(), 0, 1, 4), Rc::new(Cell::new(0)));
         let (sender, count) = (stream.clone(), sent.clone());

@@ -335,7 +335,7 @@ mod tests {
 
     /// Planted break: its flags are not looked at, or another field.
     #[test]
-    fn whoever_is_about_to_end_is_known_by_state_or_flags() {
+    fn a_task_that_is_about_to_end_is_known_by_state_or_flags() {
         let stat = |state: &str, flags: u64| format!("42 (a) b (c)) {state} 1 42 42 0 -1 {flags} 0 0 0 0 0");
         let ended = [("R", 0), ("S", 4_194_304), ("Z", 0), ("X", 0), ("R", 4_194_308), ("D", 4)];
         assert_eq!(ended.map(|(state, flags)| has_ended(&stat(state, flags))), [false, false, true, true, true, true]);

@@ -109,7 +109,7 @@ mod tests {
     /// Planted breaks: it is never quiet; never busy; not busy after a silence; busy no longer than much happens;
     /// waiters and bytes not looked at; bytes counted for ever.
     #[test]
-    fn looks_are_rare_while_little_happens_and_nobody_waits() {
+    fn looks_are_rare_while_little_happens_and_no_call_waits() {
         let mut pace = Pace::default();
         let pauses = look(&mut pace, at(1000), at(2000), 50, false);
         assert_eq!(pauses[..100], [FETCH_BUSY; 100], "what comes after a silence is not known");

@@ -385,7 +385,7 @@ mod tests {
     /// Red where what stood there in the beginning is put back whatever happened since.
     /// Promise: tenants-steer-others.
     #[test]
-    fn what_another_program_sets_meanwhile_is_put_back_also_if_nobody_looked() {
+    fn what_another_program_sets_meanwhile_is_put_back_also_without_a_look() {
         let steered = Steered::begin("8:0 rbps=5000 wbps=max\n");
         steered.other(limit(Some(700), Some(2000)));
         assert_eq!(steered.end(), limit(Some(700), None), "the reads' is its, the writes' was ours");

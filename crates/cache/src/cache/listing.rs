@@ -235,7 +235,7 @@ mod tests {
 
         /// Promise: store-fill.
         #[test]
-        fn who_has_more_than_he_may_gives_up_his_oldest(units in prop::collection::vec(held(), 40..300), threads in 1usize..5) {
+        fn a_class_beyond_its_bound_gives_up_its_oldest(units in prop::collection::vec(held(), 40..300), threads in 1usize..5) {
             let mut config = CacheConfig::new(units.len() as u32, scheme(0.01));
             let (pool, class) = (Pool::new(2).unwrap(), Class::new(1).unwrap());
             config.pools.push((pool, 0.1));

@@ -185,7 +185,7 @@ mod tests {
     ///
     /// Planted break: suspects are left out.
     #[test]
-    fn who_look_alike_all_have_a_place() {
+    fn blocks_that_look_alike_all_have_a_place() {
         let count = 1 << 18;
         let (mut units, mut index) = (Units::new(count), Index::new(count, 12, 1));
         let block = |unit: u32| u64::from(unit) * 7;

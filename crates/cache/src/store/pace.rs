@@ -75,7 +75,7 @@ mod tests {
         /// Planted break that was seen red: what is owed is forgotten when something leaves.
         /// Promise: cache-overload.
         #[test]
-        fn who_is_next_waits_for_two_at_most_and_no_more_come_than_was_paid_for(
+        fn the_next_block_waits_for_two_at_most_and_no_more_come_than_was_paid_for(
             low in 1u32..60, kept in 1u32..30, events in prop::collection::vec(0u32..12, 1..800),
         ) {
             let kept = kept.min(low / 2).max(1);

@@ -462,7 +462,7 @@ mod tests {
         /// Red if the longest gap is taken for the first that is long enough, if a gap ends with a word, and if a
         /// single request is put behind those that came together.
         #[test]
-        fn who_comes_together_is_put_together_where_there_is_room(
+        fn requests_that_come_together_are_put_together_where_there_is_room(
             first in 0u32..200,
             taken in prop::collection::vec(any::<bool>(), 1..200),
             wanted in 2u32..100,

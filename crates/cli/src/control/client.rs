@@ -146,7 +146,7 @@ mod tests {
     /// Planted break that was seen red: an invalid path, too, reads as a daemon that does not answer.
     /// Promise: daemon-socket-permission.
     #[test]
-    fn who_may_not_ask_is_told_so_and_not_that_nobody_answers() {
+    fn a_user_without_permission_is_told_so_and_not_that_no_daemon_answers() {
         let told = |kind: io::ErrorKind| unreachable(Path::new("/run/plimsoll/control.sock"), &kind.into());
         let refused = told(io::ErrorKind::PermissionDenied);
         assert!(

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_who_waits_where() {
+    fn a_line_says_which_thread_waits_where() {
         let mut figures = Figures { threads: vec![ThreadFigures::default(); 2], ..Figures::default() };
         figures.threads[0].done = 7;
         figures.threads[1] = ThreadFigures { done: 3, preempted: 2, resumed: 6, ..ThreadFigures::default() };

@@ -339,7 +339,7 @@ mod tests {
 
     /// Promise: accounts-tied-session.
     #[test]
-    fn whoever_holds_something_may_be_silent_and_is_answered() {
+    fn a_client_that_holds_a_session_may_be_silent_and_is_answered() {
         let folder = tempfile::tempdir().unwrap();
         let (_server, asked) = serve(folder.path(), Duration::from_millis(200));
         let connect = || UnixStream::connect(folder.path().join("socket")).unwrap();
@@ -355,7 +355,7 @@ mod tests {
 
     /// Promise: accounts-tied-session.
     #[test]
-    fn holders_are_bounded_and_take_no_place_from_those_who_ask() {
+    fn holders_are_bounded_and_take_no_place_from_other_clients() {
         let folder = tempfile::tempdir().unwrap();
         let (server, asked) = serve(folder.path(), PATIENCE);
         let connect = || UnixStream::connect(folder.path().join("socket")).unwrap();

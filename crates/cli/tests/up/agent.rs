@@ -111,7 +111,7 @@ pub fn start<'site>(site: &'site Site) -> Daemon<'site> {
 
 /// Promise: tenants-observed.
 #[test]
-fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_nobody_else_is() {
+fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_no_other_is() {
     unless_a_lease_runs_out(|| {
         for kind in ["ext4", "xfs"] {
             let Some(site) = site() else { return };
@@ -253,7 +253,7 @@ fn a_recording_of_an_observed_disk_has_what_was_seen() {
 
 /// Promise: tenants-agent-end.
 #[test]
-fn an_agent_that_ends_lets_everybody_go_and_leaves_nothing() {
+fn an_agent_that_ends_lets_all_calls_go_and_leaves_nothing() {
     let Some(site) = site() else { return };
     let disk = Disk::new(&site, "ext4");
     let daemon = start(&site);
@@ -266,7 +266,7 @@ fn an_agent_that_ends_lets_everybody_go_and_leaves_nothing() {
 
 /// Promise: tenants-agent-end.
 #[test]
-fn an_agent_that_is_killed_holds_nobody_and_its_successor_says_what_it_found() {
+fn a_killed_agent_holds_no_process_and_its_successor_says_what_it_found() {
     unless_a_lease_runs_out(|| {
         let Some(site) = site() else { return };
         let disk = Disk::new(&site, "ext4");

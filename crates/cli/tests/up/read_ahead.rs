@@ -24,7 +24,7 @@ nbd = {}
 "#;
 
 #[test]
-fn who_reads_in_sequence_gets_what_was_read_ahead_and_status_says_so() {
+fn a_sequential_reader_gets_what_was_read_ahead_and_status_says_so() {
     let site = Site::new(CONFIGURATION);
     let content: Vec<u8> = (0..4u32 << 20).flat_map(u32::to_le_bytes).collect();
     std::fs::write(site.path("disk"), &content).unwrap();

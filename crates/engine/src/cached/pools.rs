@@ -62,7 +62,7 @@ mod tests {
     /// old account's.
     /// Promise: cache-pool-bound.
     #[test]
-    fn the_nearest_bound_counts_and_whoever_has_an_old_number_is_looked_up_anew() {
+    fn the_nearest_bound_counts_and_an_account_with_an_old_number_is_looked_up_anew() {
         let mut tree = AccountTree::new(device());
         let open = |tree: &mut AccountTree, parent, name: &str, kind| {
             tree.open(parent, name, kind, Allocation::default()).unwrap()

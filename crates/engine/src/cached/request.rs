@@ -249,7 +249,7 @@ mod tests {
 
     /// Promise: cache-places.
     #[test]
-    fn whoever_waits_leaves_places_to_others() {
+    fn a_waiting_session_leaves_places_to_others() {
         let mut places = Places::new(128);
         for session in (1..=3).map(AccountId) {
             let room = places.room(session);

@@ -82,7 +82,7 @@ pub(super) mod tests {
     /// weight counts once for each of its connections; a session that does not wait counts.
     /// Promise: cache-weights.
     #[test]
-    fn shares_are_by_weight_on_every_level_among_those_who_wait() {
+    fn shares_are_by_weight_on_every_level_among_waiting_accounts() {
         let mut tree = AccountTree::new(device());
         let mut open = |parent, name: &str, kind, weight| {
             tree.open(parent, name, kind, Allocation { weight, ..Allocation::default() }).unwrap()

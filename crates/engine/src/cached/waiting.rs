@@ -204,7 +204,7 @@ mod tests {
     /// Planted break that was seen red: a line that had a turn comes before the others again.
     /// Promise: cache-line.
     #[test]
-    fn whoever_had_no_turn_is_before_whoever_had_one() {
+    fn a_line_without_a_turn_is_before_one_that_had_one() {
         let mut waiting = Waiting::default();
         for request in 0..9 {
             waiting.push(AccountId(request % 3), Operation::Write, request);
@@ -233,7 +233,7 @@ mod tests {
     /// front.
     /// Promise: cache-weights.
     #[test]
-    fn turns_go_by_cost_and_who_comes_later_has_saved_up_nothing() {
+    fn turns_go_by_cost_and_a_later_line_has_saved_up_nothing() {
         let mut waiting = Waiting::default();
         let (cheap, dear, late) = (AccountId(0), AccountId(1), AccountId(2));
         let cost_of = |session| if session == dear { 3 } else { 1 };

@@ -292,7 +292,7 @@ mod tests {
         /// for.
         /// Promise: nbd-any-bytes.
         #[test]
-        fn whoever_waits_does_so_for_those_who_came_before(steps in prop::collection::vec(step(), 1..60)) {
+        fn a_claim_waits_for_those_before_it(steps in prop::collection::vec(step(), 1..60)) {
             let (mut claims, mut list, mut now_running) = (Claims::default(), Vec::<Entry>::new(), Vec::<u64>::new());
             for (id, step) in (0..).zip(steps) {
                 let (mut changes, mut owners) = (Vec::new(), Vec::new());

@@ -255,7 +255,7 @@ mod tests {
     /// has run one does.
     /// Promise: volume-no-spinning.
     #[test]
-    fn whoever_hands_in_a_request_or_has_run_one_does_not_wait_for_spare_memory() {
+    fn a_thread_that_hands_in_a_request_or_has_run_one_does_not_wait_for_spare_memory() {
         let config = ExecutorConfig { threads: 1, rules: Rules::Adaptive, requests_max: 4, seed: 1 };
         let executor = Executor::start(config).unwrap();
         let (told, is_told) = channel();

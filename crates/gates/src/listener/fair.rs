@@ -61,7 +61,7 @@ mod tests {
     /// end before the next.
     /// Promise: gates-floods.
     #[test]
-    fn however_many_flood_a_turn_has_its_looks_and_everybody_a_share_of_them() {
+    fn however_many_flood_a_turn_has_its_looks_and_each_listener_a_share() {
         const FLOODING: u64 = 61;
         const BUDGET: usize = 64;
         let waiting = (1..=FLOODING).map(|id| (id, usize::MAX)).chain([(FLOODING + 1, 1)]).collect();

@@ -239,7 +239,7 @@ mod tests {
 
     /// Promise: iscsi-compare-and-write.
     #[test]
-    fn nobody_writes_where_somebody_compares() {
+    fn no_write_enters_blocks_that_a_compare_has() {
         let mut at_work = AtWork::default();
         let extent = |offset| Extent { offset, length: 10 };
         let write = at_work.begin(extent(0), Change::Writes).unwrap();

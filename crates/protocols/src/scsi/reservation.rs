@@ -355,7 +355,7 @@ mod tests {
 
     /// What all registrants hold, no other port does: not even the port that made it, once it has left or was put out.
     #[test]
-    fn who_is_registered_no_more_is_kept_out_by_what_he_reserved_for_all_registrants() {
+    fn an_initiator_registered_no_more_is_kept_out_by_its_reservation_for_all_registrants() {
         for kind in [Kind::WriteExclusiveAll, Kind::ExclusiveAccessAll] {
             for is_put_out in [true, false] {
                 let (mut persistent, one, other) = (Persistent::default(), port(1), port(2));

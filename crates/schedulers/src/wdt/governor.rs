@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_closed_is_measured_no_longer_nor_is_who_has_its_number_next() {
+    fn a_closed_account_is_measured_no_longer_nor_is_the_next_with_its_number() {
         assert_eq!(scaled_though(|throttle| throttle.set_weight(0, 0)), (1.0, None));
         let next = |throttle: &mut Throttle| {
             throttle.set_weight(0, 0);

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_most_places_loses_its_oldest() {
+    fn the_peer_with_most_places_loses_its_oldest() {
         let handshakes = Handshakes::new(4);
         let begin = |uid| handshakes.begin(&user(uid)).unwrap();
         let other = begin(7).unwrap();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_keeps_its_place_until_it_ends() {
+    fn a_handshake_that_was_told_to_end_keeps_its_place_until_it_ends() {
         let handshakes = Handshakes::new(2);
         let begin = || handshakes.begin(&user(7)).unwrap();
         let mut held: Vec<_> = (0..4).map(|_| begin().unwrap()).collect();

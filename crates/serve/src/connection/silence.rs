@@ -79,7 +79,7 @@ mod tests {
 
     /// Promise: volume-vanished-client.
     #[test]
-    fn who_seems_to_have_gone_twice_has() {
+    fn a_tenant_that_seems_to_have_gone_twice_has() {
         let heard = |is_asked, seconds| Some(Heard { is_asked, last: Span::from_secs(seconds) });
         let looks = |looks: &[Option<Heard>]| {
             let mut silence = Silence::default();

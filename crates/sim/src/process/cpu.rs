@@ -156,7 +156,7 @@ mod tests {
 
     /// Red where a task's time alone is held against it: then it waits for seconds until 64 others have run as long.
     #[test]
-    fn time_alone_is_not_made_up_for_by_those_who_come_later() {
+    fn time_alone_is_not_made_up_for_by_later_containers() {
         let executor = Rc::new(Executor::default());
         let (cpu, served) = (Rc::new(Cpu::new(1)), Rc::new(Cell::new(0)));
         let (inside, shared, count) = (executor.clone(), cpu.clone(), served.clone());

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_limit_nobody_dirties_and_a_long_think_is_forgotten() {
+    fn at_the_limit_no_task_dirties_and_a_long_think_is_forgotten() {
         let rates = Rates { limit: 1000, task: 0, written: 32_000 };
         assert!(dirtier(256, NOW).judge(NOW, 60_000, rates).expect("it waits").is_at_limit);
         let (thinker, later) = (dirtier(256, 1), 10 * TICKS_PER_SECOND);

@@ -79,7 +79,7 @@ mod tests {
     /// key to key.
     /// Promise: tags-processes.
     #[test]
-    fn who_stays_is_found_once_while_others_come_and_go() {
+    fn a_process_that_stays_is_found_once_while_others_come_and_go() {
         let Some(map) = map() else { return };
         let staying = 0..ROOM / 4;
         staying.clone().for_each(|key| put(&map, key));

@@ -40,7 +40,7 @@ fn profile() -> DeviceProfile {
 /// Planted break: a cache that is closed answers the command that waits for its phase to be over.
 /// Promise: cache-emptied.
 #[test]
-fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
+fn emptying_a_cache_is_not_reported_done_when_its_engine_ends() {
     let directory = tempfile::tempdir().unwrap();
     let policy = policies().iter().find(|entry| entry.name == "lru").unwrap();
     let mut settings = CacheSettings::new("fast", directory.path().join("fast"), policy, Scheme::default());
@@ -72,7 +72,7 @@ fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
 /// held.
 /// Promise: cache-quick-end.
 #[test]
-fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests_go_on() {
+fn emptying_a_cache_of_an_ending_engine_fails_at_once_and_requests_go_on() {
     let directory = tempfile::tempdir().unwrap();
     let mut cached = Cached::new(directory.path());
     assert!(cached.write(&[7; BLOCK_BYTES]));

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_nobody_does_nothing() {
+    fn a_process_of_no_account_does_nothing() {
         let error = die_with(1 << 30).unwrap_err();
         assert_eq!(error, "the host has gone");
         set_parent_process_death_signal(None).unwrap();

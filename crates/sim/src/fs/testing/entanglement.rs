@@ -181,7 +181,7 @@ fn a_newcomer_waits_while_a_transaction_is_locked_and_belongs_to_the_next() {
 }
 
 #[test]
-fn nobody_joins_while_a_transaction_is_locked_and_everybody_does_from_flush_on() {
+fn no_task_joins_a_locked_transaction_and_all_do_from_flush_on() {
     let Bench { mut simulation, sessions, under, .. } = Setup::new(Kind::Ordered, DISK).build();
     let machine = simulation.machine().clone();
     machine.spawn("maker", sessions[0], |process| async move {

@@ -7,7 +7,7 @@ use crate::class::Class;
 use crate::time::Time;
 use crate::units::RUN_BYTES_MAX;
 
-/// The host's name for a request while it is under way; the host chooses it and may reuse it after completion.
+/// The host's name for a request under way. The host chooses it and may reuse it after completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -32,8 +32,8 @@ impl Operation {
         matches!(self, Operation::Write | Operation::Trim | Operation::WriteZeroes)
     }
 
-    /// How many runs it takes for so many bytes: one for every 32 KiB begun (Zygaria, section 4.3), and one for a flush
-    /// or a trim, which move no data.
+    /// Number of runs for so many bytes: one for every 32 KiB begun (Zygaria, section 4.3). A flush or a trim, which
+    /// move no data, takes one.
     pub const fn runs(self, bytes: u32) -> u64 {
         match self {
             Operation::Flush | Operation::Trim => 1,

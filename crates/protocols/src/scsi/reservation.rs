@@ -188,8 +188,8 @@ impl Persistent {
         body
     }
 
-    /// PERSISTENT RESERVE OUT by `port`: which ports have to be told what, and whether those that lost something lose
-    /// their commands too.
+    /// PERSISTENT RESERVE OUT by `port`: the unit attentions of other ports, and whether ports that lost their
+    /// registration lose their commands, too.
     ///
     /// # Errors
     /// What to answer; nothing was changed.

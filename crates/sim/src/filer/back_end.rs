@@ -11,7 +11,7 @@ pub(super) type DriveNumber = u32;
 struct Drive {
     model: Box<dyn DeviceModel + Send>,
     capacity_bytes: u64,
-    /// Where the next consistency point goes on.
+    /// Where the next consistency point writes.
     write_at: u64,
     /// When it is looked at next, if that is settled.
     called_at: Option<Time>,

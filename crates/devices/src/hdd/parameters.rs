@@ -55,8 +55,8 @@ pub struct HddParameters {
     pub outstanding_max: u32,
 }
 
-/// WD Caviar Blue WD5000AAKX, 500 GB, 7200 rpm: the drive of the split-level paper (section 6), which read 138 MB/s
-/// from it sequentially (its figure 14).
+/// WD Caviar Blue WD5000AAKX, 500 GB, 7200 rpm: the drive of the split-level paper (section 6). It read 138 MB/s from
+/// it sequentially (its figure 14).
 pub const WD_AAKX: HddParameters = HddParameters {
     name: "hdd.wd-aakx",
     // Data sheet: 976,773,168 sectors.
@@ -98,8 +98,8 @@ pub const WD_AAKX: HddParameters = HddParameters {
     outstanding_max: 10,
 };
 
-/// IBM/Hitachi Deskstar 180GXP IC35L120AVV207, 120 GB, 7200 rpm: the kind of drive of the Zygaria paper (section 5),
-/// which did 112 random reads of 1 KB per second over the whole disk with 10 outstanding.
+/// IBM/Hitachi Deskstar 180GXP IC35L120AVV207, 120 GB, 7200 rpm: the kind of drive of the Zygaria paper (section 5). It
+/// did 112 random reads of 1 KB per second over the whole disk with 10 outstanding.
 pub const DESKSTAR_120: HddParameters = HddParameters {
     name: "hdd.deskstar-120",
     // Data sheet: 241,254,720 sectors.

@@ -49,7 +49,7 @@ impl Portal {
         Portal { engine, serving: Some(serving.unwrap()) }
     }
 
-    /// Where it listens, as initiators write it.
+    /// The portal's address, as initiators write it.
     pub fn address(&self) -> String {
         match self.serving.as_ref().unwrap().address() {
             Address::Tcp(address) => address.to_string(),

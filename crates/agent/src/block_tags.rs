@@ -1,7 +1,7 @@
 //! The causes of a volume's blocks, for its engine: [`TagTable`] with the bits translated.
 //!
 //! A tag describes the newest I/O of a block at its entry into the block layer above. The engine receives that very I/O
-//! a few microseconds later. A tag of the other direction belongs to an unknown I/O: the table had no room for it, or a
+//! a few microseconds later. A tag of the other direction belongs to an unknown I/O. The table had no room for it, or a
 //! read and a write of one block overlap. Such a block belongs to no account.
 //!
 //! A block of a file of which an application said the class ([`FileClasses`]) has that class, unless it was said with

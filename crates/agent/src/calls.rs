@@ -4,9 +4,9 @@
 //! scheduler, and continues when the scheduler admits or releases it. A **word** is one bit for all writes of an
 //! account, open or closed: processes look at it and tell no program. So the agent asks the scheduler for them.
 //! Whenever an account was seen to write, the question is: *would one more write be admitted?* If so, that call is
-//! under way until the next question or until the account stops writing. So an account that writes through an open word
-//! is in a call, and contends like any other that is. If not, the word closes, and the call that asked stands in the
-//! scheduler until it is released. Then a few of the waiters at the word are let in. As long as the scheduler would
+//! under way until the next question, or until the account writes no more. So an account that writes through an open
+//! word is in a call, and contends like any other that is. If not, the word closes, and the call that asked stands in
+//! the scheduler until it is released. Then a few of the waiters at the word are let in. As long as the scheduler would
 //! admit one more, twice as many follow each time. When none waits any more, it opens.
 //!
 //! What a word costs in exactness: between two questions an account may write more than the scheduler would have let

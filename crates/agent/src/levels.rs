@@ -7,8 +7,8 @@
 //! ```
 //!
 //! One thread owns all of it and takes it in turns, that of the device's engine ([`UpperLevels`]). A turn has five
-//! steps. Accounts are opened and closed; then come events since the last turn (dirtied, freed, written, read); then
-//! calls at the gates; then calls that the scheduler lets go; then its wishes. So a scheduler hears of a page before it
+//! steps. Accounts are opened and closed. Then come events since the last turn (dirtied, freed, written, read). Then
+//! come calls at the gates, calls that the scheduler lets go, and its wishes. So a scheduler hears of a page before it
 //! is asked about the next call of the account that dirtied it. The exception is more events than fit into a turn
 //! ([`happened::EVENTS_MAX`]).
 //!

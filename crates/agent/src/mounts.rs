@@ -92,8 +92,8 @@ impl MountedDisk {
     }
 }
 
-/// The device numbers of files on a block device: its own, of its node and of ext4 and XFS on it, and those of the
-/// roots of other mounts from it. Overlays that write to it add theirs. A look at the table, and at each of those
+/// The device numbers of files on a block device. They are its own, of its node and of ext4 and XFS on it, and those of
+/// the roots of other mounts from it. Overlays that write to it add theirs. A look at the table, and at each of those
 /// roots.
 ///
 /// # Errors

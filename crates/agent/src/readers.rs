@@ -20,7 +20,7 @@
 //! admitted the next time**. Where there are only strangers that doubles with each time, whatever they do. Once there
 //! seem to be more than [`STRANGERS_MAX`], the word opens whenever it would admit a reader. Then there may be a herd,
 //! on a machine with a stranger. A reader that comes late was no stranger, and is taken back. Half of the strangers are
-//! forgotten every [`STRANGERS_HALVED`], since some readers never come: another read brought their data, it is on
+//! forgotten every [`STRANGERS_HALVED`], since some readers never come. Another read brought their data, it is on
 //! another disk, or their read was merged.
 //!
 //! So strangers, however many, delay a reader without debts by at most five times [`ADMITTED_LAST`]. Sixteen are

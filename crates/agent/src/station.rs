@@ -250,7 +250,7 @@ impl Station {
     }
 
     /// Classes that applications say of the volume's files, for a [`ClassServer`](crate::classified::ClassServer).
-    /// `None` for an observed disk, whose blocks have no cache here.
+    /// `None` for an observed disk: its blocks have no cache here.
     pub fn classes(&self) -> Option<&Arc<FileClasses>> {
         matches!(self.config.disk, Disk::Volume(_)).then_some(&self.classes)
     }

@@ -1,7 +1,7 @@
 //! The choice between two ways of [`credit`](crate::credit): two small caches tell which has cheaper misses.
 //!
 //! **The intuition.** No way of weighing a class's priority against age is right everywhere. On a file server, strict
-//! priorities more than halve the time; on a machine that seldom reads metadata again, they cost half as many misses
+//! priorities more than halve the time. On a machine that seldom reads metadata again, they cost half as many misses
 //! more. But both can be tried at once on paper. Two *shadows*, caches without data, see the accesses to a sample of
 //! all blocks. Their size is smaller by the same factor (Waldspurger et al., *Efficient MRC construction with SHARDS*,
 //! FAST 2015). One always goes the strict way, the other always the level one. The cache goes the way of the shadow

@@ -69,9 +69,9 @@ impl Client {
     /// A file has this class from now on; with class 0, that of its file system. When it returns, it is so.
     ///
     /// # Errors
-    /// The daemon does not answer within a second, or refuses it. Reasons are: the file is on none of its volumes, the
-    /// caller is neither its owner nor root, it is no regular file, too many files have a class, or the user asks
-    /// sixteen times at once.
+    /// The daemon does not answer within a second, or refuses it. The file is on none of its volumes, or the caller is
+    /// neither its owner nor root. It is no regular file, too many files have a class, or the user asks sixteen times
+    /// at once.
     pub fn classify(&self, file: impl AsFd, class: Class) -> Result<(), ClientError> {
         self.ask(file.as_fd(), Some(class)).map(drop)
     }

@@ -15,7 +15,7 @@
 //! elsewhere also costs the copying and erasing that it will cause, charged at once as a longer program.
 //!
 //! The complication is reads that meet writes. A read does not wait for all programs queued at its die, only for the
-//! operation in progress, and delays the rest by its own time.
+//! operation in progress. It delays the rest by its own time.
 
 use crate::model::{DeviceModel, DeviceRequest, Finished};
 use crate::random::mix;
@@ -100,7 +100,7 @@ pub const X25_E: FlashParameters = FlashParameters {
     sequential_write_bytes_per_second: 170_000_000,
     // Data sheet: 3,300 random writes of 4 KiB per second.
     random_writes_per_second: 3_300,
-    // As the X25-M's, whose controller it shares.
+    // As the X25-M's: it has the same controller.
     write_buffer_bytes: 256 << 10,
     is_buffer_durable: false,
     sequential_bytes_per_second: 250e6,
@@ -347,7 +347,7 @@ mod tests {
         .collect()
     }
 
-    /// Reads, station by station: the controller takes them in turn, then the dies theirs, then the link takes them in
+    /// Reads, station by station. The controller takes them in turn, then the dies theirs, then the link takes them in
     /// the order in which they are ready.
     fn oracle(drive: &Flash, reads: &[(u64, u64, u64)]) -> Vec<(u64, Time)> {
         let parameters = &drive.parameters;

@@ -91,7 +91,7 @@ mod tests {
         let (mut doubts, [one, other]) = (Doubts::default(), [1, 2].map(AccountId));
         assert!(!doubts.tell_failed(one));
         doubts.flush_failed();
-        assert!(doubts.tell_failed(one), "whose it was");
+        assert!(doubts.tell_failed(one), "the account that it belonged to");
         assert_eq!([one, other, other].map(|session| doubts.tell_failed(session)), [false, true, false]);
     }
 

@@ -144,8 +144,8 @@ impl Notes {
         Ok(read.and_then(|(note, is_of_this_file)| (!is_of_this_file).then_some(note)))
     }
 
-    /// Every whole note of exactly the bytes of a volume, under any identity of its store: this file before a move, a
-    /// loop device on all of it, the file of a loop device.
+    /// Every whole note of exactly the bytes of a volume, under any identity of its store. That is this file before a
+    /// move, a loop device on all of it, or the file of a loop device.
     ///
     /// # Errors
     /// The system's, or a newer program wrote a note.

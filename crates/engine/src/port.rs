@@ -83,8 +83,8 @@ impl Port<'_> {
 
     /// Hands a request to the engine, which answers with
     /// [`FrontEnd::request_completed`](super::FrontEnd::request_completed) later, never before this returns. A request
-    /// that the volume cannot do is answered with an error: beyond its end, not on its blocks, a write to a read-only
-    /// volume, a payload that does not fit.
+    /// that the volume cannot do gets an error. Examples are one beyond its end or not on its blocks, a write to a
+    /// read-only volume, or a payload that does not fit.
     pub fn submit(&mut self, submission: Submission) {
         self.seat.requests += 1;
         self.conductor.submit(self.seat, submission);

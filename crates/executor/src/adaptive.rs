@@ -6,10 +6,10 @@
 //!
 //! **Rule.** A *sort* is what a request does and how it came. Three things are counted of each sort: its runs, their
 //! time, and their outcome. An outcome is the request's end, or its return as another sort. The *yield* of a sort is
-//! the ends a second of a thread that runs a request of it and continues it as long as that pays (Klimov, 1974). So a
-//! sort that is soon suspended and soon done after that yields much, though its first run ends nothing. A sort that
-//! yields less than half of what all sorts together yield waits in the low queue. All others wait in the high queue, in
-//! the order in which they came.
+//! the ends a second of a thread that runs a request of it. The thread continues it as long as that pays (Klimov,
+//! 1974). So a sort that is soon suspended and soon done after that yields much, though its first run ends nothing. A
+//! sort that yields less than half of what all sorts together yield waits in the low queue. All others wait in the high
+//! queue, in the order in which they came.
 //!
 //! Times are counted in *requests*: what one request takes on average, all its runs together. A run is stopped after
 //! two of them, or after eight if no client waits when it begins. The rest of such a request is a sort of its own. It
@@ -218,7 +218,7 @@ fn yields(seen: &[Seen; ARRIVALS]) -> [f64; ARRIVALS] {
     best
 }
 
-/// Sum of `of` from a run of each sort on, until a request is done or comes as a sort that the thread does not
+/// Sum of `of` from a run of each sort on. It ends when a request is done or comes as a sort that the thread does not
 /// continue. The sums of *resumed* and *preempted* follow from each other: two equations, by Cramer's rule.
 fn until_left(seen: &[Seen; ARRIVALS], goes_on: [bool; ARRIVALS], of: fn(&Seen) -> f64) -> [f64; ARRIVALS] {
     use Arrival::{Preempted, Resumed};
@@ -331,8 +331,8 @@ mod tests {
         assert_eq!(run(90), [high, high, high, maintenance]);
     }
 
-    /// A read whose first run ends nothing, but leads to a short second one that does; a write that is preempted, and
-    /// goes on for long.
+    /// A read with a first run that ends nothing, but leads to a short second one that does. A write that is preempted,
+    /// and goes on for long.
     /// Promise: executor-adaptive-queue.
     #[test]
     fn a_sort_that_is_soon_suspended_and_soon_done_waits_high() {

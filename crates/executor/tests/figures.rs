@@ -105,9 +105,9 @@ fn what_a_client_waits_behind_maintenance_is_counted_apart() {
     assert_eq!(of(&figures, Queue::Maintenance).behind_maintenance, Span::ZERO);
 }
 
-/// A thread whose slices are over as soon as they begin: a checkpoint always stops, and is so counted; a request that
-/// gives way has spent its slice, too. Planted breaks: what was preempted is suspended; the time of runs is not
-/// counted.
+/// A thread with slices that are over as soon as they begin. A checkpoint always stops, and is so counted; a request
+/// that gives way has spent its slice, too.
+/// Planted breaks: what was preempted is suspended; the time of runs is not counted.
 /// Promise: executor-figures.
 #[test]
 fn how_runs_end_is_counted_and_how_long_they_took() {

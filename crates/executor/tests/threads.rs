@@ -334,7 +334,7 @@ fn show_long_reads(executor: &Executor<Request>) -> Result<(), Vec<[u64; 3]>> {
         }
         all_done(executor).queues.map(|queue| queue.served)
     };
-    // Enough that every thread has chosen: each needs 4096 runs. A write whose thread was without a processor for a
+    // Enough that every thread has chosen: each needs 4096 runs. A write on a thread that was without a processor for a
     // second has taken longer than all reads, and is forgotten after some thousand others.
     let (mut before, mut seen) = (batch(6000), Vec::new());
     let has_learned = (0..BATCHES).any(|_| {

@@ -1,5 +1,6 @@
-//! Gates: the place where a scheduler delays a process's system calls, at their entry, before the file system's journal
-//! entangles them with all others' (split-level paper, section 3.1). They need a stock kernel and run in user space.
+//! Gates: the place where a scheduler delays a process's system calls, at their entry. There the file system's journal
+//! has not entangled them with all others' yet (split-level paper, section 3.1). They need a stock kernel and run in
+//! user space.
 //!
 //! ```text
 //!   tenant                                            agent

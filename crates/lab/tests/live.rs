@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError};
 /// Makes it a host that is to be killed.
 const HOST_VARIABLE: &str = "PLIMSOLL_TEST_LIVE_HOST";
 
-/// A scenario of two seconds on ext4, whose limits of dirty memory differ from any default.
+/// A scenario of two seconds on ext4, with limits of dirty memory that differ from any default.
 fn setup(machine: &str, rest: &str) -> Setup {
     let text = format!(
         "title = \"t\"\npaper = \"none\"\nsource = \"s\"\ndescription = \"d\"\nhosts = [\"sim\", \"live\"]\ntakes = \"1 s\"\n\
@@ -275,9 +275,9 @@ fn a_tenant_with_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
     assert_eq!(mounts(), 0);
 }
 
-/// Reads over NBD on the whole of a disk whose 500 GB are no memory. Red if sessions are opened without what they are
-/// promised, outside of their pool, or each tenant in a session of its own. Red if a tenant that is left out connects,
-/// if bytes are not counted, and if a tenant with so many outstanding requests waits for each.
+/// Reads over NBD on the whole of a disk with 500 GB that take no memory. Red if sessions are opened without what they
+/// are promised, outside of their pool, or each tenant in a session of its own. Red if a tenant that is left out
+/// connects, if bytes are not counted, and if a tenant with so many outstanding requests waits for each.
 #[test]
 fn tenants_are_clients_in_the_sessions_of_their_accounts() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// Where the kernel tells it.
 pub const MOUNT_TABLE: &str = "/proc/self/mountinfo";
-/// File systems with a superblock number that belongs to no disk, and with the path of a disk, which the kernel has
-/// opened, as their source.
+/// File systems with a superblock number that belongs to no disk. Their source is the path of a disk, which the kernel
+/// has opened.
 const NAME_THEIR_DISK: [&str; 2] = ["btrfs", "bcachefs"];
 
 /// One mount.

@@ -80,8 +80,8 @@ mod tests {
         Time::ZERO + Span::from_millis(milliseconds)
     }
 
-    /// The account asks for something at one time and has it at another; answers with how long it was waited for, and
-    /// until when it will be.
+    /// The account asks for something at one time and has it at another. Answers how long it was waited for, and until
+    /// when it will be.
     fn serve(him: &mut Anticipation, from: u64, to: u64) -> (Option<Span>, Time) {
         let waited = him.stop_lingering(at(from), true, LINGER);
         him.does(true, false, LINGER);

@@ -6,10 +6,10 @@
 //!
 //! **Rule.** [`CostModel`] is for requests at the block level. A request that begins at the end of the one before costs
 //! its bytes. Any other also costs the positioning, which grows with the square root of the distance. [`DirtyModel`] is
-//! for pages as they become dirty, when their place is not known yet: the same, with offsets in the file instead of
-//! places on the disk. Solid-state drives have no arm. A read costs its bytes and at least a minimum. A write costs its
-//! bytes as often as the drive must move them, and more if it does not continue a recent one (paper: "simpler models
-//! could be used on SSD").
+//! for pages as they become dirty, when their place is not known yet. It is the same, with offsets in the file instead
+//! of places on the disk. Solid-state drives have no arm. A read costs its bytes and at least a minimum. A write costs
+//! its bytes as often as the drive must move them. It costs more if it does not continue a recent one (paper: "simpler
+//! models could be used on SSD").
 //!
 //! **Complication.** Two streams that take turns both lose their sequence. Each pays for its own way there.
 //! [`Cost::is_resumed`] says that a stream was interrupted at all, so that a scheduler can charge the account that

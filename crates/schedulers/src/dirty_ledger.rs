@@ -1,6 +1,6 @@
 //! Which account has how many dirty bytes in which file.
 //!
-//! **Intuition.** A scheduler that hears of every page that becomes dirty, is freed, or goes to the device can keep
+//! **Intuition.** A scheduler hears of every page that becomes dirty, is freed, or goes to the device. So it can keep
 //! books of the pages yet to be written. They tell the cost of a file's fsync, and an account's backlog. **Rule.** The
 //! bytes of a page are shared evenly by the accounts that dirtied it; if another account dirties it too, they are
 //! shared anew. A write request of a file takes its bytes out, and so do freed pages. **Complication.** A request has

@@ -1,4 +1,4 @@
-//! Costs of requests if the drive chooses the order of its writes: each write of data that needs a positioning pays the
+//! Costs of requests if the drive chooses the order of its writes. Each write of data that needs a positioning pays the
 //! mean of all such writes.
 //!
 //! **Intuition.** A drive with a full queue serves what is near. Which account's write makes it move far is then

@@ -11,9 +11,9 @@
 //!   two:                 data, data, ------> commit, commit, <------
 //! ```
 //!
-//! **Rule.** When a batch of fsyncs is back and a commit was part of it, another commit is wished for
-//! ([`Wish::Commit`]) before the next batch goes. While that batch writes its data, the dirty pages of the next calls
-//! are written, too ([`Wish::StartWriteback`]), for no more files than the batch has calls. A drive that can choose is
+//! **Rule.** When a batch of fsyncs with a commit is back, another commit is wished for ([`Wish::Commit`]) before the
+//! next batch goes. While that batch writes its data, the dirty pages of the next calls are written, too
+//! ([`Wish::StartWriteback`]). That is done for no more files than the batch has calls. A drive that can choose is
 //! quicker.
 //!
 //! **Complication.** It may be of no use. Calls that allocate join a transaction when their data are written, and still

@@ -46,8 +46,8 @@ const HELD_MAX: Span = Span::from_secs(45);
 /// Random writes that an fsync of one page takes before any was measured: data, journal, commit record, and a barrier.
 const COMMIT_RUNS: f64 = 4.0;
 /// How many deviations are allowed for. RFC 6298 has 4, where being late costs most; here what is kept free is not used
-/// by others. Tried on `split-fig12`: with 4, 3 and 2 the 99th percentile is 75, 77 and 84 ms of 100, and B has 38, 54
-/// and 65 blocks a second.
+/// by others. Tried on `split-fig12`: with 4, 3 and 2 the 99th percentile is 75, 77 and 84 ms of 100. B has 38, 54 and
+/// 65 blocks a second.
 const DEVIATIONS: f64 = 2.0;
 /// A slice takes the device at most so long. Ours: as the flusher's rounds (Linux, `writeback_sb_inodes`).
 const SLICE_MAX: Span = Span::from_millis(100);
@@ -65,9 +65,9 @@ const UNAWAITED_PART: usize = 4;
 const HELD_FOR_COMMIT_MAX: Span = Span::from_millis(5);
 /// How long is waited for the requests of a slice. Ours: longer than a file system thinks.
 const UNANSWERED_MAX: Span = Span::from_millis(100);
-/// Part of the allowed dirty bytes from which on the oldest file is written (Linux: background ratio over dirty ratio),
-/// and part from which on writes are held. The second is below where the kernel begins to throttle writers, half-way to
-/// all of it.
+/// Two parts of the allowed dirty bytes. From the first on the oldest file is written (Linux: background ratio over
+/// dirty ratio), from the second on writes are held. The second is below where the kernel begins to throttle writers,
+/// half-way to all of it.
 const BACKGROUND_PART: f64 = 0.5;
 const HELD_PART: f64 = 0.7;
 /// An account with less than one over so many of what is dirty is not held for it.

@@ -188,8 +188,8 @@ impl SplitToken {
         self.arrivals
     }
 
-    /// The balance that the waiter with this place waits for, of the account and its ancestors: the one negative for
-    /// longest, or one with an earlier waiter. `None` if it need not wait.
+    /// The balance that the waiter with this place waits for, of the account and its ancestors. It is the one negative
+    /// for longest, or one with an earlier waiter. `None` if it need not wait.
     fn blocking(&self, now: Time, account: AccountId, place: u64) -> Option<AccountId> {
         let (mut latest, mut blocking, mut next) = (now, None, Some(account));
         while let Some((id, node)) = next.and_then(|id| Some((id, self.nodes.get(id.index())?))) {

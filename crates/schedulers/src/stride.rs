@@ -1,5 +1,5 @@
-//! Stride scheduling over many accounts. Each moves ahead by its service, the slower the more it weighs, and the
-//! account furthest behind is next (split-level paper, section 5.1; Waldspurger and Weihl, 1995).
+//! Stride scheduling over many accounts. Each moves ahead by its service, the slower the more it weighs. The account
+//! furthest behind is next (split-level paper, section 5.1; Waldspurger and Weihl, 1995).
 //!
 //! **Intuition.** All accounts walk along the same line. A unit of service is one *stride*, and strides are inversely
 //! proportional to shares. If the last one always goes first, all stay together, and each was given its share.

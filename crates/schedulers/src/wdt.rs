@@ -7,8 +7,8 @@
 //!
 //! **Complication.** Here the throttle stands where a device's queue is seen, so two things are better than in the
 //! paper. The device gets no more than it takes. Of the containers with credits the one with the least use for its
-//! weight goes first: all use up a window side by side, and not the lightest first. A window also ends when it is used
-//! up. It ends at once when the device runs dry while all wait for credits, and not by the clock while an asking
+//! weight goes first. So all use up a window side by side, and not the lightest first. A window also ends when it is
+//! used up. It ends at once when the device runs dry while all wait for credits, and not by the clock while an asking
 //! container has some. So an estimate that is too low costs no bandwidth, and one that is too high no shares.
 //!
 //! What threads share is [`throttle`], which has neither clock nor queue; this scheduler uses it with one thread.

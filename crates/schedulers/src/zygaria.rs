@@ -1,9 +1,9 @@
 //! `zygaria`: pools and sessions with reserves and limits (Zygaria, RTAS 2006), any number of sessions, any depth.
 //!
 //! **Intuition.** Every account first gets its promise, then the water is poured in: the rest goes to the account that
-//! stands lowest. **Rule.** Each account has a reserve bucket, which says by when it must be served, and a limit
-//! bucket, which says from when on it may be. If a deadline has passed, the account with the earliest goes first.
-//! Otherwise the lowest pool, and in it the lowest session, by a moving average of what each had.
+//! stands lowest. **Rule.** Each account has two buckets. A reserve bucket says by when it must be served, a limit
+//! bucket from when on it may be. If a deadline has passed, the account with the earliest goes first. Otherwise the
+//! lowest pool, and in it the lowest session, by a moving average of what each had.
 //!
 //! **Complication.** The paper looks at every session for each decision. Here each pool keeps its members' keys in a
 //! [`MinTree`](crate::min_tree::MinTree) that knows which member comes first, and a decision goes from first to first:

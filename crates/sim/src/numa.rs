@@ -24,7 +24,7 @@ use std::cell::{Cell, RefCell};
 pub const NODES_MAX: usize = 4;
 /// Time to change a line that another core of the node, or one of another node, has changed: 120 and 324 cycles at 2.13
 /// GHz. The numbers are as commonly quoted for Xeons of that kind from David and others, "Everything you always wanted
-/// to know about synchronization" (SOSP 2013, table 2); the paper was not at hand.
+/// to know about synchronization" (SOSP 2013, table 2). The paper was not at hand.
 const NEAR_JOURNEY: Span = Span::from_nanos(56);
 const FAR_JOURNEY: Span = Span::from_nanos(152);
 /// What is done under the lock, all lines at hand. Assumed: some hundred instructions.

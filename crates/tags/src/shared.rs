@@ -20,8 +20,8 @@ pub(crate) const CALL_WORDS: usize = 8;
 pub(crate) const TAG_WRITE: u8 = 1;
 pub(crate) const TAG_SYNC: u8 = 2;
 pub(crate) const TAG_SAID: u8 = 8;
-/// Distance of the starts of consecutive stretches of a device in the table of tags: odd, and 2^32 over the golden
-/// ratio (Knuth, volume 3, 6.4).
+/// Distance of the starts of consecutive stretches of a device in the table of tags. It is odd, and 2^32 over the
+/// golden ratio (Knuth, volume 3, 6.4).
 pub(crate) const SLOT_STEP: u32 = 0x9e37_79b1;
 
 /// What has the same bytes here and there.

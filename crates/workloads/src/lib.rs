@@ -23,8 +23,8 @@
 //! 1. **Equal seeds, equal steps.** Each thread draws from a stream of its own, so a thread more changes no other's
 //!    steps.
 //! 2. **Threads share nothing but counters.** If threads must know of each other (a checkpoint begins when enough is
-//!    dirty), one posts to a counter of the host and the other takes from it: [`Step::Post`], [`Step::Take`]. How many
-//!    were taken is the only thing that a generator ever learns from its host.
+//!    dirty), they use a counter of the host: [`Step::Post`], [`Step::Take`]. How many were taken is the only thing
+//!    that a generator ever learns from its host.
 //! 3. **Time is the thread's own**: all times in steps are spans since the workload's start.
 //!
 //! The complication: natural logarithms (arrivals, dirty pages) come from the platform's mathematics library, so two

@@ -393,7 +393,7 @@ mod tests {
         steered.other(Limit::default());
         assert_eq!(steered.end(), limit(None, None), "it took its own limit away");
         let steered = Steered::begin("8:0 rbps=5000 wbps=max\n");
-        assert_eq!(steered.end(), limit(Some(5000), None), "nobody else was there");
+        assert_eq!(steered.end(), limit(Some(5000), None), "no other agent was there");
     }
 
     /// Promise: tenants-steer-others.

@@ -36,7 +36,7 @@ impl Place {
 }
 
 impl Cache {
-    /// Checks everything: each unit is in one list, each list is whole, the index has exactly the units that hold a
+    /// Checks everything. Each unit is in one list, each list is whole, the index has exactly the units that hold a
     /// block, and counts are right. O(units + lists).
     ///
     /// # Errors

@@ -75,9 +75,9 @@ fn chain(part: &mut Part<'_>, lists: &Lists<'_>, stampers: &mut [Stamper], is_he
 }
 
 impl Cache {
-    /// Puts all units, of which none is in a list, into one. Units with a mark of a block go into the policy's order:
-    /// by the rank below `ranks` in their stamp (0 is the oldest), and among equals by number. The others go among the
-    /// empty ones.
+    /// Puts all units, of which none is in a list, into one. Units with a mark of a block go into the policy's order.
+    /// It is by the rank below `ranks` in their stamp (0 is the oldest), and among equals by number. The others go
+    /// among the empty ones.
     pub(crate) fn list_all(&mut self, ranks: usize, is_held: impl Fn(u16) -> bool + Copy + Sync, threads: usize) {
         if self.policy.at_once().is_none() {
             self.list_one_by_one(ranks, is_held);

@@ -20,8 +20,8 @@ use std::sync::Mutex;
 
 /// Buckets of a run: 4 MiB. Tests have several runs with a few units.
 const RUN_BUCKETS: usize = if cfg!(test) { 4 } else { 1 << 16 };
-/// Units of a run that a thread collects before they go into its buckets: 8 KiB, and for all runs of 25 million units
-/// 264 KiB. Four times as many made no difference.
+/// Units of a run that a thread collects before they go into its buckets. They take 8 KiB, and for all runs of 25
+/// million units 264 KiB. Four times as many made no difference.
 const DUE_UNITS: usize = if cfg!(test) { 8 } else { 1 << 10 };
 /// A bucket is prefetched so many units before it is needed.
 const AHEAD: usize = 32;

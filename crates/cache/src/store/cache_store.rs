@@ -317,7 +317,7 @@ impl CacheStore {
         }
     }
 
-    /// Earlier writes to the device are durable: the old units of a block of the journal are free, and the requests
+    /// Earlier writes to the device are durable. The old units of a block of the journal are free, and the requests
     /// that waited for it go on.
     fn cache_flushed(&mut self) {
         let Self { journal, cache, .. } = self;

@@ -1,7 +1,7 @@
 //! Filling a cache with what its device says, before it serves a request.
 //!
-//! It takes four steps, each of which goes through memory in order as far as it can. The pages fill the units; the
-//! index is made over all units at once; the journal's records are applied one after the other; all units go into their
+//! It takes four steps, each of which goes through memory in order as far as it can. The pages fill the units; then the
+//! index is made over all units at once. The journal's records are applied one after the other. All units go into their
 //! lists at once, by age. What the journal changed is the youngest.
 //!
 //! A unit's stamp is its rank meanwhile: 0 for the unit that would leave first.

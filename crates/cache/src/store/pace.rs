@@ -1,7 +1,7 @@
 //! How fast blocks may come in when something must leave for them.
 //!
 //! **The intuition.** The fast device takes writes faster than the slow one takes what must leave for them. If every
-//! write got a unit as long as there is one, a burst would end abruptly: the last unit is gone at full speed, and from
+//! write got a unit as long as there is one, a burst would end abruptly. The last unit is gone at full speed, and from
 //! then on every write waits. So units become dearer the fewer are free, and writes slow down long before the last one.
 //!
 //! **The rule.** A unit costs `(low - free) / half`. `low` is the mark at which the syncer wakes up; `half` is half of
@@ -103,8 +103,8 @@ mod tests {
             }
         }
 
-        /// The store takes one at a time and every block wants to come: from full speed, each unit that leaves lets in
-        /// fewer than the one before, until it is one for one, half-way; and there it stays.
+        /// The store takes one at a time and every block wants to come. From full speed, each unit that leaves lets in
+        /// fewer than the one before, until it is one for one, half-way. There it stays.
         ///
         /// Planted break that was seen red: a unit costs nothing.
         /// Promise: cache-overload.

@@ -22,7 +22,7 @@
 //! there has used some of them, and the next snapshot might not come to its end. Then the map is written as a whole
 //! first, and the journal begins anew.
 //!
-//! **A crash cannot take back what is served**: the bytes that were read here may still be in the device's volatile
+//! **A crash cannot take back what is served.** The bytes that were read here may still be in the device's volatile
 //! cache, if the program ended and not the machine. So the device is flushed before anything is written, a superblock
 //! first.
 

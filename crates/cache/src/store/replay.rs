@@ -2,7 +2,7 @@
 //!
 //! **The end and damage.** A block is written only when the one before it is durable, so behind the end there is no
 //! newer one. If there is, the end is damage. The blocks *behind the damage* are then a run of their own, up to the
-//! newest block: each of its blocks proves the one before it. Its records need no earlier record: each names its block
+//! newest block. Each of its blocks proves the one before it. Its records need no earlier record: each names its block
 //! and its unit, and what became of them later is recorded later.
 
 use super::blocks::Blocks;
@@ -109,9 +109,8 @@ impl Ring {
     }
 
     /// The place where the proven blocks behind the damage at `end` begin. Nothing is proven in three cases. The block
-    /// at `end` is whole but follows another one; the newest block cannot be read; or its number is too high for the
-    /// ring behind the map. Then these are blocks of another history of this cache, and it is unknown which one is
-    /// true.
+    /// at `end` is whole but follows another one. The newest block cannot be read. Its number is too high for the ring
+    /// behind the map. Then these are blocks of another history of this cache, and it is unknown which one is true.
     pub fn behind(&self, end: &Place) -> Option<Place> {
         if self.newest >= self.start.sequence + self.count() {
             return None;

@@ -6,8 +6,8 @@
 //!   superblock 0, flush, superblock 1, flush          the journal before the beginning is not needed any more
 //! ```
 //!
-//! **The map paces the journal.** While pages are written, the journal may have used the same part of its rest as the
-//! snapshot has of the map. So no request finds it full: its next block waits for a few pages, and not for all.
+//! **The map paces the journal.** While pages are written, the journal may have used as much of its rest as the
+//! snapshot has written of the map. So no request finds it full: its next block waits for a few pages, and not for all.
 //!
 //! What matters is that the first two lines come before the third. A page may have a change that is not durable in the
 //! journal yet, and would be ahead of the data then. When the superblock says that the page holds, it is not.

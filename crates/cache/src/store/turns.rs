@@ -1,9 +1,9 @@
 //! When a new block may have a unit: as fast as others leave ([`Pace`]), and never one of those kept for writes of
 //! cached blocks.
 //!
-//! **A write that waits, waits for an event.** A write has to come again only if units leave, or are free and the
-//! journal is about to say so. In both cases an operation is under way, and when it has ended the host asks again. If
-//! nothing leaves, because the store fails, the write goes past the cache and hears of it.
+//! **A write that waits, waits for an event.** A write has to come again only if units leave. It also does if units are
+//! free and the journal is about to say so. In both cases an operation is under way, and when it has ended the host
+//! asks again. If nothing leaves, because the store fails, the write goes past the cache and hears of it.
 
 use super::cleaner::ready_units;
 use super::pace::Pace;

@@ -467,6 +467,6 @@ mod tests {
         let code = |ran: &[bool], is_all| verdict(&reports(ran), is_all).map_err(|failure| failure.code());
         assert_eq!(code(&[true, false], true), Ok(()));
         assert_eq!(code(&[false, false], true), Err(3), "nothing was found");
-        assert_eq!(code(&[false], false), Err(3), "who asks for one wants that one");
+        assert_eq!(code(&[false], false), Err(3), "a user that asks for one wants that one");
     }
 }

@@ -16,8 +16,9 @@ const THREADS: Key<Integer> = Key {
     absent: Absent::Words("one fewer than processors, at least 1"),
     help: "how many threads serve",
 };
-/// In simulation `adaptive` is within a hundredth of the better of Baseline and Combo, or better, on the mean of each
-/// workload and platform of the paper (docs/figures.md). On real threads it is not always the best (docs/executor.md).
+/// In simulation `adaptive` is within a hundredth of the better of Baseline and Combo, or better. That holds for the
+/// mean of each workload and platform of the paper (docs/figures.md). On real threads it is not always the best
+/// (docs/executor.md).
 const POLICY: Key<Choice> = Key {
     name: "policy",
     form: Choice::of(|| Rules::ALL.map(|(name, _)| name).to_vec()),

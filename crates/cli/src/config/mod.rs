@@ -1,11 +1,11 @@
 //! The configuration: one TOML file, checked in full before anything starts.
 //!
 //! A file is read in three steps. [`plimsoll_settings`] turns text into tables and keeps the place of every key. Each
-//! section has a file of its own: its keys and their descriptions, its struct, its reading (types, units, ranges,
-//! unknown keys) and the checks of such sections. [`sections`] reads them one after the other. [`whole`] compares
-//! sections of different kinds: references, places on the device, paths used twice, reserves that do not fit. Each step
-//! continues after an error, so one run finds them all. A value that depends on a reported mistake is not checked, so
-//! one mistake makes one message.
+//! section has a file of its own. It has the keys and their descriptions, the struct, the reading (types, units,
+//! ranges, unknown keys) and the checks of such sections. [`sections`] reads them one after the other. [`whole`]
+//! compares sections of different kinds: references, places on the device, paths used twice, reserves that do not fit.
+//! Each step continues after an error, so one run finds them all. A value that depends on a reported mistake is not
+//! checked, so one mistake makes one message.
 //!
 //! Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
 //!

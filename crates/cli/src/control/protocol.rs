@@ -387,9 +387,9 @@ pub struct Records {
     pub lost: u64,
 }
 
-/// A request, as an array: arrival at the scheduler, nanoseconds since the start; `read`, `write`, `flush`, `trim` or
-/// `write_zeroes`; the volume's number; first byte on the device; bytes. The last element is its duration in
-/// nanoseconds, `null` if it was under way at the end.
+/// A request, as an array. Its elements are the arrival at the scheduler, nanoseconds since the start; `read`, `write`,
+/// `flush`, `trim` or `write_zeroes`; the volume's number; first byte on the device; bytes. The last element is its
+/// duration in nanoseconds, `null` if it was under way at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record(pub u64, pub Cow<'static, str>, pub u32, pub u64, pub u32, pub Option<u64>);
 

@@ -1,9 +1,9 @@
 //! The table of metrics: one row for each field of a running daemon in the control socket's answers.
 //!
-//! A row has the field's name in JSON, its name for monitoring, its unit, help and kind, its reading from a status, and
-//! the columns that show it. What `plimsoll status`, `pool list`, `volume list` and `cache status` print, and the
-//! tables of `docs/control.md`, follow from the rows. A test walks through a daemon's answers and finds a row for each
-//! field.
+//! A row has the field's name in JSON, its name for monitoring, its unit, help and kind. It also has the reading from a
+//! status, and the columns that show it. What `plimsoll status`, `pool list`, `volume list` and `cache status` print,
+//! and the tables of `docs/control.md`, follow from the rows. A test walks through a daemon's answers and finds a row
+//! for each field.
 //!
 //! | module | what is in it |
 //! | --- | --- |

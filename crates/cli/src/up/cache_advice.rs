@@ -8,8 +8,8 @@ use plimsoll_engine::cache::{CacheError, CacheNote};
 use plimsoll_engine::notes::{DamagedNote, Notes};
 use std::io::{self, ErrorKind};
 
-/// What is noted of a volume's cache. If it may, it first finishes the work of a killed daemon: a cache with everything
-/// on the slow device was about to be given up, and has no note any more.
+/// What is noted of a volume's cache. If it may, it first finishes the work of a killed daemon. Such a cache, with
+/// everything on the slow device, was about to be given up, and has no note any more.
 pub(super) fn noted(
     configuration: &Configuration,
     volume: &backend::Volume,

@@ -3,8 +3,8 @@
 //!
 //! What ext4 and XFS keep at fixed places is read from the volume ([`file_system`]) through its engine, in a session
 //! `layout` of the volume. So the read sees also what only the cache has. It is repeated when the block with the
-//! superblock was written (mkfs, growth; ext4 writes it now and then all the same), at most every [`LOOK`]. What a
-//! request says itself goes before it.
+//! superblock was written (mkfs, growth; ext4 also writes it now and then), at most every [`LOOK`]. What a request says
+//! itself goes before it.
 
 use crate::config::{Configuration, Volume};
 use plimsoll_classifiers::file_system::{Bytes, FileSystem, Layout};

@@ -55,8 +55,8 @@ pub fn run(file: &Path) -> Outcome {
     serve(load(file, &Defaults::of_this_user())?, true)
 }
 
-/// Observes the disk of a file system that is mounted already, until SIGTERM, SIGINT or `shutdown` on the control
-/// socket: a configuration of one device, which needs no file.
+/// Observes the disk of a mounted file system, until SIGTERM, SIGINT or `shutdown` on the control socket. The
+/// configuration has one device, and needs no file.
 ///
 /// # Errors
 /// An argument is wrong, or as of [`run`].

@@ -187,7 +187,7 @@ impl Tenants {
     /// Opens a session for a process and its children, in `pool` or in the volume's own account.
     ///
     /// # Errors
-    /// There is no such volume or it takes no tenants, the scheduler does not keep the promises, the session is
+    /// There is no such volume or it takes no tenants. The scheduler does not keep the promises, the session is
     /// refused, or there is no such process.
     pub(super) fn join(
         &self,

@@ -110,7 +110,7 @@ impl AccountTree {
     /// Opens an account in `parent`.
     ///
     /// # Errors
-    /// A name that a sibling has; a parent that is closed, a session or too deep; an allocation out of range; or a
+    /// A name that a sibling has; a parent that is closed, a session or too deep; or an allocation out of range. Also a
     /// reserve that does not fit into the rest of its parent's.
     pub fn open(
         &mut self,

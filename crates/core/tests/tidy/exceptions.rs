@@ -3,7 +3,7 @@
 //! `TIDY=shrink cargo test -p plimsoll-core --test tidy` takes out of the file what is mended. It adds nothing; only if
 //! the whole file is missing, it writes what breaks the rules today.
 
-use super::{circles, comments, fields, impls, krate, terms, tree, type_names, words};
+use super::{circles, comments, fields, impls, krate, sentences, terms, tree, type_names, words};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -32,6 +32,9 @@ pub struct Exceptions {
     pub type_names: Counts,
     /// Lines with comments that are too wide, of each part of the repository.
     pub comments: Counts,
+    /// Long sentences in doc comments, of each part of the repository.
+    #[serde(default)]
+    pub sentences: Counts,
     /// Old words, of each part of the repository.
     #[serde(default)]
     pub terms: Counts,
@@ -80,13 +83,14 @@ fn sums(of: &Exceptions) -> String {
     let files: usize = of.circle.iter().map(|circle| circle.files.len()).sum();
     format!(
         "{} circles of {files} files; {} types with impls in {} other files; {} wide structs; {} repeated type names;\n\
-        # {} wide lines of comments; {} headless pronouns.",
+        # {} wide lines of comments; {} long sentences; {} headless pronouns.",
         of.circle.len(),
         names(&of.impls),
         sum(&of.impls),
         names(&of.fields),
         names(&of.type_names),
         sum(&of.comments),
+        sum(&of.sentences),
         sum(&of.pronouns)
     )
 }
@@ -101,6 +105,7 @@ fn today() -> Exceptions {
         fields: fields::wide(crates),
         type_names: type_names::repeated(crates),
         comments: comments::wide(tree::house()),
+        sentences: sentences::long(tree::house()),
         terms: terms::old(crates, tree::house()),
         circle: circles::today().into_iter().map(|found| found.circle).collect(),
     }
@@ -137,6 +142,7 @@ fn shrunk(before: &Exceptions, today: &Exceptions) -> Exceptions {
         fields: counts(&before.fields, &today.fields),
         type_names: counts(&before.type_names, &today.type_names),
         comments: counts(&before.comments, &today.comments),
+        sentences: counts(&before.sentences, &today.sentences),
         terms: counts(&before.terms, &today.terms),
         circle,
     }

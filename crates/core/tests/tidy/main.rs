@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | files and crates | `lengths`, `crate_floors`, `folder_floors`, `circles`, `unsafe_code` |
 //! | types | `impls`, `fields`, `type_names` |
-//! | texts | `comments`, `words` with `pronouns`, `terms`, `machine_paths` |
+//! | texts | `comments`, `sentences`, `words` with `pronouns`, `terms`, `machine_paths` |
 //! | pages | `registries`, `promises`, `generated`, `figures`, `metrics`, `code_paths`, `links` |
 //!
 //! The rules share `tree`, which reads files; `lexer`, `krate`, `facts` and `literals`, which read Rust; and
@@ -32,6 +32,7 @@ mod metrics;
 mod promises;
 mod pronouns;
 mod registries;
+mod sentences;
 mod terms;
 mod tree;
 mod type_names;

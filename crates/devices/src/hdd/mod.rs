@@ -15,7 +15,7 @@
 //! one that comes a moment too late.
 //!
 //! Three things bypass the arm: a read with its data in the buffer, a write that the volatile cache takes, and trims
-//! and zeroing, which are only noted. Rules where they meet the arm:
+//! and zeroing. The last are only noted. Rules where they meet the arm:
 //!
 //! - After a read the drive reads on (`read_buffer.rs`) until another command needs the arm.
 //! - A forced write goes to the platters. Without a write cache every write does.

@@ -1,10 +1,10 @@
 //! The drive's own queue: which command goes next.
 //!
-//! The rule is shortest positioning time first: of the commands in the drive's window, the one with a first sector that
-//! can be under the head soonest. It looks at the oldest `window` commands only. The complication is starvation: near
-//! commands that keep coming would hold a far one back for ever. So a command that has been in the window for too long
-//! goes first. That time counts from the command's entry into the window, or a long queue would turn into first come,
-//! first served.
+//! The rule is shortest positioning time first. Of the commands in the drive's window, the next is the one with a first
+//! sector that can be under the head soonest. It looks at the oldest `window` commands only. The complication is
+//! starvation: near commands that keep coming would hold a far one back for ever. So a command that has been in the
+//! window for too long goes first. That time counts from the command's entry into the window, or a long queue would
+//! turn into first come, first served.
 
 use super::geometry::Stretch;
 use plimsoll_core::{Span, Time};

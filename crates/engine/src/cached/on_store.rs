@@ -146,8 +146,8 @@ impl VolumeCache {
         }
     }
 
-    /// Gives up an operation of the store under a request of this cache's volume, if all requests that it is for are
-    /// abandoned and no backend has it.
+    /// Gives up an operation of the store under a request of this cache's volume. All requests that it is for must be
+    /// abandoned, and no backend may have it.
     pub(crate) fn drop_on_store(&mut self, index: u32, request: &mut Request) {
         let is_in_scheduler = request.pieces == request.pieces_waiting;
         let Asker::Cache(first) = request.asker else { return };

@@ -154,7 +154,7 @@ impl VolumeCache {
 
     /// Number of consecutive whole blocks of a trim that the cache does not have, if there are several: they become one
     /// request of the store. One of the larger ranges of a request is looked up at a time, so that no turn of the
-    /// thread takes long; 0 if it waits for that.
+    /// thread takes long. The answer is 0 if it waits for that.
     fn range(&mut self, index: u32) -> Option<u32> {
         let request = &self.requests[index];
         let is_trim = matches!(request.operation, Operation::Trim | Operation::WriteZeroes);

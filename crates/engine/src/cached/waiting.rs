@@ -120,8 +120,8 @@ impl Waiting {
         self.come_to(line_of(session, Operation::Flush)).push_front(request);
     }
 
-    /// The lines with a request: first those that wait for a turn, and among those that wait for the same, the one with
-    /// the least service. Until they are [given back](Waiting::looked_at) there are none. O(lines log lines).
+    /// The lines with a request. First come those that wait for a turn, and among those that wait for the same, the one
+    /// with the least service. Until they are [given back](Waiting::looked_at) there are none. O(lines log lines).
     pub fn round(&mut self) -> Vec<u32> {
         let mut round = std::mem::take(&mut self.round);
         round.sort_unstable_by_key(|&at| {

@@ -276,7 +276,7 @@ mod tests {
         is_claim: bool,
     }
 
-    /// The entries of the list that run: a change if no claim before it has some of its bytes, a claim if nothing
+    /// The entries of the list that run. A change runs if no claim before it has some of its bytes, a claim if nothing
     /// before it has.
     fn running(list: &[Entry]) -> Vec<u64> {
         let runs = |(index, entry): &(usize, &Entry)| {

@@ -36,8 +36,8 @@ pub(crate) enum Next {
 // Steps are moved on each request's way.
 const _: () = assert!(size_of::<Next>() <= 48);
 
-/// Steps to be done, depth first: what a step leads to is done before what was said beside it, in the order in which it
-/// was said.
+/// Steps to be done, depth first. The steps that follow from a step come before those that were added beside it, in
+/// their order.
 ///
 /// So steps follow each other as if each stage had called the next one. A stage that says "this piece is done, and that
 /// request begins" has all that comes of the first done before the second. Nothing is allocated once it has grown to

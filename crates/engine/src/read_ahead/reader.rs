@@ -310,8 +310,8 @@ impl Reader {
         self.slots.len() as u32 / self.streams.count(now).max(1)
     }
 
-    /// If no slot is free, a stream with less than its part takes one from a stream with more than its part: the one
-    /// furthest ahead. Of several such streams, the one that was read longest ago gives it.
+    /// If no slot is free, a stream with less than its part takes one from a stream with more than its part. It takes
+    /// the one furthest ahead. Of several such streams, the one that was read longest ago gives it.
     fn make_room(&mut self, now: Time, stream: usize) {
         if self.slots.iter().any(|slot| slot.state == State::Free) {
             return;

@@ -82,8 +82,8 @@ pub struct CacheStatus {
     pub dirty_units: u32,
     /// Units that another block could get; they are still readable.
     pub free_units: u32,
-    /// How far writes of new blocks are paced, per cent: 0 while there is room for all, 100 when they come as fast as
-    /// the slow device takes them.
+    /// How far writes of new blocks are paced, per cent. It is 0 while there is room for all, and 100 when they come as
+    /// fast as the slow device takes them.
     pub paced_percent: u32,
     /// Requests that wait for the cache to take them, or the last of their blocks.
     pub waiting_requests: usize,
@@ -153,8 +153,8 @@ pub(crate) fn refused(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String
 }
 
 impl CacheStatus {
-    /// Why dirty blocks could not all be copied to the slow device: unreadable blocks of the cache, failed writes of
-    /// the slow device, and what to do.
+    /// Why dirty blocks could not all be copied to the slow device, and what to do. Reasons are unreadable blocks of
+    /// the cache and failed writes of the slow device.
     pub fn not_clean(&self, volume: &str) -> String {
         let dirty = ByteCount(u64::from(self.dirty_units) * BLOCK_BYTES);
         let mut why = Vec::new();

@@ -57,8 +57,8 @@ pub struct Figures {
     pub alive: usize,
     /// Threads that sleep because no request waits.
     pub asleep: usize,
-    /// Wake-ups of service threads: at most one for each request that comes to a queue, and one for each woken thread
-    /// that leaves a request waiting.
+    /// Wake-ups of service threads. There is at most one for each request that comes to a queue, and one for each woken
+    /// thread that leaves a request waiting.
     pub woken: u64,
     /// When it was looked, on CLOCK_MONOTONIC.
     pub at: Time,

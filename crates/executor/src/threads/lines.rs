@@ -3,7 +3,7 @@
 //! A queue is bounded by how many requests there may be at all, so that its memory is taken once. Requests with a
 //! deadline have a lock: they alone are ordered, and few.
 //!
-//! The rule is that of [`Queues`], with one exception. Threads that take at the same moment do not see each other: with
+//! The rule is that of [`Queues`], with one exception. Threads that take at the same moment do not see each other. With
 //! N of them up to N - 1 more requests with a deadline may go one after the other.
 
 use crate::queues::{Queues, URGENT_IN_A_ROW_MAX, Waiting};

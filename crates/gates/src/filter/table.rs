@@ -63,8 +63,8 @@ pub(crate) const REFUSED: [(i64, &str); 3] = [
     (libc::SYS_io_uring_register, "io_uring_register"),
 ];
 
-/// A call by which a process may install a seccomp filter of its own: its number, and the range of its first argument
-/// that says so.
+/// A call by which a process may install a seccomp filter of its own. It has a number, and the range of the first
+/// argument that says so.
 pub(crate) const RESTRICTING: [(i64, u32, u32); 2] = [
     (libc::SYS_seccomp, libc::SECCOMP_SET_MODE_STRICT, libc::SECCOMP_SET_MODE_FILTER),
     (libc::SYS_prctl, libc::PR_SET_SECCOMP as u32, libc::PR_SET_SECCOMP as u32),

@@ -3,7 +3,7 @@
 //! A tenant may change that while we look, so nothing here is a check: it says what to charge, not what is allowed.
 //! And nothing here waits for a tenant. Paths are not looked up and attributes come from the kernel's memory, since the
 //! file system behind them may be the tenant's own. The tenant's memory is not read either. A missing page of it comes
-//! from a file, which may be on that file system, or on the volume that waits for this very thread.
+//! from a file. That may be on that file system, or on the volume that waits for this very thread.
 
 use super::ledger::Notification;
 use crate::filter::table::{Extent, GATED, GatedCall, Place};

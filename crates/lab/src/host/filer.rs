@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(super) fn run(filer: &FilerSetup, duration: Span, seed: u64) -> Result<RunResult, HostError> {
     let FilerSetup { platform, workload, per_second, policy, is_adaptive } = *filer;
     let costs = Costs::PAPER;
-    // As in the paper, whose figures scenarios repeat.
+    // As in the paper: scenarios repeat its figures.
     let maintenance_gives_way = false;
     let config =
         FilerConfig { platform, workload, per_second, policy, is_adaptive, maintenance_gives_way, costs, seed };

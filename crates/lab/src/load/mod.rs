@@ -5,7 +5,7 @@
 //! Poisson process of a given rate. A request that cannot be sent when it is due, because the server takes no more, is
 //! sent later. Its latency counts from the moment at which it was due. **Complication.** Above what the server can do,
 //! latencies grow as long as one measures. So a *sweep* finds the *peak*, the rate at which the mean still stays below
-//! a bound (30 ms, as in SPC-1 and in the request executor's paper). Then it measures at parts of the peak.
+//! a bound. The bound is 30 ms, as in SPC-1 and in the request executor's paper. Then it measures at parts of the peak.
 //!
 //! | module | what is in it |
 //! | --- | --- |

@@ -86,7 +86,7 @@ impl Sweep {
 mod tests {
     use super::*;
 
-    /// All rates of a sweep over a server whose mean passes 30 ms at `peak`.
+    /// All rates of a sweep over a server with a mean that passes 30 ms at `peak`.
     fn rates(asked: &[f64], first: f64, peak: f64) -> (Vec<f64>, Option<f64>) {
         let mut sweep = Sweep::new(asked, first, Span::from_millis(30));
         let mut rates = Vec::new();

@@ -42,8 +42,8 @@ pub(super) enum Change {
 /// blocks says so first, and is told to come again if another one is comparing there.
 ///
 /// Of a block that is written and given back at the same time it is unknown which the store did last. So data does not
-/// count as given back if a write touches it that begins before the release has ended, or had not ended when the
-/// release began.
+/// count as given back if a write touches it that begins before the release has ended. Nor does it if the write had not
+/// ended when the release began.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AtWork {
     list: Vec<(u64, Extent, Change)>,

@@ -1,8 +1,9 @@
 //! A logical unit: a volume as SCSI initiators see it, and what they have agreed on among themselves.
 //!
-//! All sessions of a unit share its reservations, its mode pages, the blocks that a command is comparing, and its unit
-//! attentions (events that other sessions have not heard of yet). A command is decoded and checked against all of that.
-//! It becomes an [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the volume.
+//! All sessions of a unit share its reservations, its mode pages, and the blocks that a command is comparing. They also
+//! share unit attentions: events that other sessions have not heard of yet. A command is decoded and checked against
+//! all of that. It becomes an [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the
+//! volume.
 
 use super::blocks::Blocks;
 use super::command::{CDB_BYTES, ScsiCommand};

@@ -7,11 +7,11 @@
 //!
 //! **Complication.** Use does not show too few credits, because use follows from them. The paper relies on the spread.
 //! If the device's queue is visible, the host ends windows itself (`end_window`). It does so when the device runs dry
-//! while a container waits, so that nothing is lost, and not before all that ask have used their credits. In such
+//! while a container waits, so that nothing is lost. It does not before all that ask have used their credits. In such
 //! windows the heaviest counts as having used its budget, whether or not it asked for it: the device could have served
 //! it. So a container that asks for less than its share says nothing about how fast the device is. A caller with
 //! budgets for a second and not for a window ([`Governor::for_periods`]) needs the 80th percentile of ten windows'
-//! mean, which has a smaller deviation.
+//! mean. That has a smaller deviation.
 
 use super::throttle::{CREDITS_PER_SECTOR, Throttle};
 use plimsoll_core::{Span, Time};
@@ -112,8 +112,8 @@ impl Governor {
         self.total / CREDITS_PER_SECTOR as f64
     }
 
-    /// Measures this one, of those that are active with `weight` all together, instead of what the roll says: for a
-    /// caller that looks at all of them anyway. In place at once.
+    /// Measures this one, of active containers with `weight` all together, instead of the roll's. It is for a caller
+    /// that looks at all of them anyway. In place at once.
     pub fn measure(&mut self, container: Option<usize>, weight: u64, throttle: &Throttle) {
         self.heaviest = container.and_then(|container| Heaviest::measured(container, throttle));
         self.weight = weight;
@@ -166,8 +166,8 @@ impl Governor {
         throttle.end_windows(windows, self.unit(throttle));
     }
 
-    /// Credits for a unit of weight: a share for each that was active in the last period or has come since; for each
-    /// that is open, while none is known to be active.
+    /// Credits for a unit of weight. Each container that was active in the last period or has come since has a share;
+    /// while none is known to be active, each that is open.
     fn unit(&self, throttle: &Throttle) -> f64 {
         let weight = match self.weight + throttle.weight_joined() {
             0 => throttle.weight_open(),

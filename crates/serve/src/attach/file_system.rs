@@ -86,7 +86,7 @@ impl FileSystemKind {
 
     /// What the program is told. Neither is forced, so both refuse on their own to write over what they recognise.
     ///
-    /// A discard first would only tell the backend that the volume is empty, which it knows. ext4 leaves its inode
+    /// A discard first would only tell the backend that the volume is empty, which it knows. Ext4 leaves its inode
     /// tables and journal to be zeroed after the mount. For a large volume that saves minutes on a disk.
     const fn arguments(self) -> &'static [&'static str] {
         match self {

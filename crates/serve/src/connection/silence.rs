@@ -4,8 +4,8 @@
 //! the kernel asks (keepalive, [`prepare`](super::prepare)), but not while bytes are on their way without an
 //! acknowledgement. Those it sends again, for a quarter of an hour (`net.ipv4.tcp_retries2`).
 //!
-//! **Rule.** A peer is gone if it has sent nothing for [`SILENCE_MAX`], acknowledgements included, although the kernel
-//! has sent something again or has asked whether there is room for more.
+//! **Rule.** A peer is gone if it has sent nothing for [`SILENCE_MAX`], acknowledgements included. The kernel must have
+//! sent something again meanwhile, or have asked whether there is room for more.
 //!
 //! **Complication.** A peer that is there and does not read says so each time that it is asked for room, and keeps its
 //! connection. The kernel's own `TCP_USER_TIMEOUT` would cut it off: since Linux 5.11 it counts for how long there was

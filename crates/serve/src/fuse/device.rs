@@ -4,9 +4,10 @@
 //! does not block, and a call of its own costs no more than the ring's way there and back.
 //!
 //! Only the waiting is left to the ring, and that with a detour. An operation that waits on a descriptor keeps it open
-//! as long as any thread of the process lives, even after its own thread was killed. But while `/dev/fuse` is open, a
-//! thread that waits for this mount's blocks lives on (see the text of [`isolated`](crate::attach::isolated)): neither
-//! could ever go. So the ring waits on an epoll descriptor, and that watches `/dev/fuse` without keeping it open.
+//! as long as any thread of the process lives. That holds even after its own thread was killed. But while `/dev/fuse`
+//! is open, a thread that waits for this mount's blocks lives on (see the text of
+//! [`isolated`](crate::attach::isolated)): neither could ever go. So the ring waits on an epoll descriptor, and that
+//! watches `/dev/fuse` without keeping it open.
 
 use plimsoll_engine::{Buffer, HEADROOM_BYTES, Payload};
 use plimsoll_protocols::fuse::limits::{PAYLOAD_BYTES_MAX, REQUEST_BYTES_MAX, WRITE_PREFIX_BYTES};

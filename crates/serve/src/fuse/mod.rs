@@ -9,8 +9,8 @@
 //!
 //! The protocol is spoken directly on `/dev/fuse`. For one file it is small
 //! ([`wire`](plimsoll_protocols::fuse::wire)), and three things that decide the speed are in our hands. They are
-//! `FUSE_ASYNC_DIO` (without it the loop device's queue shrinks to one request), `FOPEN_PARALLEL_DIRECT_WRITES`
-//! (without it writes queue up at the inode's lock), and the place of a write's payload.
+//! `FUSE_ASYNC_DIO`, `FOPEN_PARALLEL_DIRECT_WRITES`, and the place of a write's payload. Without the first the loop
+//! device's queue shrinks to one request; without the second writes queue up at the inode's lock.
 
 mod device;
 pub mod driver;

@@ -10,8 +10,8 @@
 //! received, the socket fills, and the initiator waits. No other session notices.
 //!
 //! **Ends.** A logout or a stop: what is under way is answered, then the connection closes. The connection and its
-//! session close at once in these cases: the end of the stream, invalid or damaged bytes, a failed socket, or a new
-//! session in this one's place. What has not reached a disk does not any more. What has comes before whatever the
+//! session close at once in these cases. They are the end of the stream, invalid or damaged bytes, a failed socket, and
+//! a new session in this one's place. What has not reached a disk does not any more. What has comes before whatever the
 //! initiator asks for next.
 
 mod commands;

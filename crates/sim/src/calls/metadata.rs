@@ -230,8 +230,8 @@ impl File {
         inode.lock.release(&machine.executor);
         process.leave(&call, 0);
     }
-    /// Gives the file a size of `bytes` and written blocks, as direct writes would have left them: for an experiment
-    /// that starts with a file with data. No data moves.
+    /// Gives the file a size of `bytes` and written blocks, as direct writes would have left them. It is for an
+    /// experiment that starts with a file with data. No data moves.
     pub async fn fill(&self, bytes: u64) {
         self.allocate(0, bytes).await;
         let (process, inode) = (self.process(), self.inode());

@@ -27,9 +27,9 @@ impl File {
         length
     }
 
-    /// Uses the pages one after the other, as soon as each is there. Answers the page at which it stopped: the end of
-    /// `pages`, or the first page that is not in memory and lies behind the file's end, since another process truncated
-    /// the file.
+    /// Uses the pages one after the other, as soon as each is there. Answers the page at which it stopped. That is the
+    /// end of `pages`, or the first page that is not in memory and lies behind the file's end, since another process
+    /// truncated the file.
     pub(crate) async fn read_pages(&self, pages: PageRange) -> u64 {
         let (process, number) = (self.process(), self.inode().number);
         let machine = process.machine();

@@ -1,8 +1,8 @@
 //! Runs tasks in virtual time: time stands still while any task can run, and then jumps to the next event.
 //!
 //! A task is an ordinary future. It runs until it must wait; what it waits for names it to [`Executor::wake`], and it
-//! goes to the end of the ready queue. Tasks that become ready at the same instant run in the order of their wake-ups,
-//! and timers of the same instant in the order in which they were set. So a run follows from its programs and seeds
+//! goes to the end of the ready queue. Tasks that become ready at the same instant run in the order of their wake-ups.
+//! Timers of the same instant run in the order in which they were set. So a run follows from its programs and seeds
 //! alone.
 //!
 //! The complication: futures do not use their waker, but the executor's own name of the running task

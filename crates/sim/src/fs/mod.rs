@@ -19,7 +19,7 @@
 //! | sync (all) | writes every file, waits | [`sync_all`](FileSystem::sync_all) |
 //! | (flusher, fsync, a scheduler's wish) | takes the next stretch of dirty pages of a file | [`allocate`](FileSystem::allocate), then [`write_completed`](FileSystem::write_completed) when the device is done |
 //!
-//! **Actors.** An [`Actor`] does everything. Its *session* is the submitter of its I/O (as CFQ sees it); its *causes*
+//! **Actors.** An [`Actor`] does everything. Its *session* is the submitter of its I/O (as CFQ sees it). Its *causes*
 //! are the accounts that the I/O is for (as a split-level scheduler charges). A process acts for itself. The flusher
 //! and a journal's task are *proxies*. Their session is an account of the configuration
 //! ([`crate::config::KernelAccounts`]), their causes are those of the tasks that they serve. When `allocate` is called,
@@ -214,8 +214,8 @@ pub trait FileSystem {
     /// metadata.
     async fn map(&self, machine: &Machine, actor: &Actor, inode: &Inode, pages: PageRange) -> Extent;
 
-    /// As [`map`](Self::map), at once and from memory alone: a stretch whose blocks are not chosen yet, or not known,
-    /// has no place.
+    /// As [`map`](Self::map), at once and from memory alone: a stretch with blocks that are not chosen yet, or not
+    /// known, has no place.
     fn mapped(&self, inode: &Inode, pages: PageRange) -> Extent;
 
     /// As [`map`](Self::map) for pages that are going to be written: what has no blocks gets them.

@@ -1,6 +1,6 @@
 //! `raw`: files are places on the device, given out once, one behind the other. No metadata, no journal.
 //!
-//! A file lies in extents of a fixed size, which it gets as it grows, as in a volume manager, or in a database on a raw
+//! A file lies in extents of a fixed size, which it gets as it grows. A volume manager does so, or a database on a raw
 //! device. It shows what the machine does without a file system, and how little a file system needs.
 
 use super::{Actor, Extent, FileSystem, Inode, flush_bio};

@@ -1,5 +1,5 @@
-//! The device's write speed and the allowed dirtying, over time: the arithmetic of Linux's `mm/page-writeback.c` for
-//! one device, in whole pages and ticks of the kernel's clock.
+//! The device's write speed and the allowed dirtying, over time. It is the arithmetic of Linux's `mm/page-writeback.c`
+//! for one device, in whole pages and ticks of the kernel's clock.
 //!
 //! Below the middle between background and limit no dirtier is held back (*freerun*). Above, a cubic curve around the
 //! *setpoint*, half-way from there to the limit, gives a factor. It raises or lowers the rate of every dirtier

@@ -139,8 +139,8 @@ impl Machine {
         wrote
     }
 
-    /// As [`place`](Self::place). If it has to wait, the plug is emptied first, so that no task waits for pages in it
-    /// (Linux empties a task's plug when the task sleeps: `blk_flush_plug` in `schedule`).
+    /// As [`place`](Self::place). If it has to wait, the plug is emptied first, so that no task waits for pages in it.
+    /// (Linux empties a task's plug when the task sleeps: `blk_flush_plug` in `schedule`.)
     async fn place_plugged(
         &self,
         actor: &Actor,

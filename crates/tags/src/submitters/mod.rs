@@ -10,9 +10,9 @@
 //! no account is charged as long as it does.
 //!
 //! **What is lost** against the programs: the disk of an I/O and its place (all of it counts as on this one, and as
-//! sequential), the journal and metadata, a second writer of a dirty page, and every unregistered process. A child that
-//! is born and loses its parent between two looks belongs to no account, unless its cgroup is registered. There is no
-//! tag of any block.
+//! sequential), and the journal and metadata. A second writer of a dirty page and every unregistered process are lost,
+//! too. A child that is born and loses its parent between two looks belongs to no account, unless its cgroup is
+//! registered. There is no tag of any block.
 
 mod census;
 mod processes;

@@ -225,8 +225,8 @@ impl CacheStore {
         }
     }
 
-    /// How far writes of new blocks are paced, per cent: 0 while there is room for all, 100 when they come as fast as
-    /// the store takes them.
+    /// How far writes of new blocks are paced, per cent. It is 0 while there is room for all, and 100 when they come as
+    /// fast as the store takes them.
     pub fn paced_percent(&self) -> u32 {
         self.turns.percent(self.cache.free_units())
     }

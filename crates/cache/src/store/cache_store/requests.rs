@@ -11,7 +11,7 @@
 //! a crash leaves one or the other.
 //!
 //! **Before a block changes on the store, the journal's records of it must be durable.** Otherwise a crash would bring
-//! back the cache's version: whole, with the right checksum, and older than the store's. What waits for that is
+//! back the cache's version. That is whole, with the right checksum, and older than the store's. What waits for that is
 //! `Known`.
 
 use super::CacheStore;

@@ -33,8 +33,8 @@ impl Configuration {
         targets
     }
 
-    /// The default promises of a session in the account at `path`: the priority and the deadlines of the nearest volume
-    /// or pool around it that has any.
+    /// The default promises of a session in the account at `path`. They are the priority and the deadlines of the
+    /// nearest volume or pool around it that has any.
     pub fn inherited(&self, path: &str) -> Allocation {
         let mut session = Allocation::default();
         let mut has_priority = false;

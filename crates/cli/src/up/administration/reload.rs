@@ -157,8 +157,8 @@ fn account_of<'k>(key: &'k [String], of: &Configuration) -> Option<(String, &'k 
     Some((path?, key))
 }
 
-/// Whether a changed key has effect now: a rate or a weight of an account that stays in place, or the place of a newly
-/// opened pool.
+/// Whether a changed key has effect now. Such are a rate or a weight of an account that stays in place, and the place
+/// of a newly opened pool.
 fn is_live(key: &[String], old: &Configuration, new: &Configuration, taken: &[String], refused: &[String]) -> bool {
     let Some((path, of_section)) = account_of(key, new) else { return false };
     let is_rate = RATES.contains(&of_section);

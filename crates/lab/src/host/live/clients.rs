@@ -4,8 +4,8 @@
 //!   a thread an account: its tenants' requests  ->  one NBD connection  ->  engine: a session of the account's own
 //! ```
 //!
-//! There is no file system and nothing to prepare. Pages of the volume that were never written take no memory, so the
-//! volume is as large as the device and requests go where the scenario says. Requests come as on the simulator, from
+//! There is no file system and nothing to prepare. Pages of the volume that were never written take no memory. So the
+//! volume is as large as the device, and requests go where the scenario says. Requests come as on the simulator, from
 //! the same places with the same seed; what the two hosts do not share is time. Tenants of one account share its
 //! connection, because that is what a session is; one that is over before it could ask has none.
 

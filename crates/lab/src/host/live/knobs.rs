@@ -38,8 +38,8 @@ fn write(knob: &str, value: u64) -> Result<(), HostError> {
     std::fs::write(&path, value.to_string()).map_err(|error| failed(path.display(), error))
 }
 
-/// Has the kernel free and compact memory as far as it permits, so that a run finds memory as on a machine that has
-/// just started. Nothing is lost, and there is nothing to put back: files in use are read anew.
+/// Has the kernel free and compact memory as far as it permits. So a run finds memory as on a machine that has just
+/// started. Nothing is lost, and there is nothing to put back: files in use are read anew.
 pub(super) fn begin_afresh() {
     for (knob, value) in AFRESH {
         // Others than root may not, and a kernel need not have both.

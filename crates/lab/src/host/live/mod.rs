@@ -5,13 +5,13 @@
 //!      ext4 or XFS  ->  loop device  ->  FUSE  ->  engine: the scenario's scheduler, the device's model in real time
 //! ```
 //!
-//! The device is emulated in memory. So a run shows today's file system, page cache and writeback of the kernel, and
-//! nothing of this machine's disk, unless it asks for that ([`own_disk`]). With `kernel_scheduler` the kernel's own
-//! scheduler decides (as a rival). It gets priorities, with `kernel_limits` also limits and weights. The device below
-//! it serves first come, first served. If the scenario has several accounts, or its scheduler decides above the block
-//! layer, a station distinguishes processes and holds their calls ([`tenants`]). Tenants need none of this: they are
-//! clients of the engine ([`clients`]). What the host cannot do is *not run*, with the reason: it takes root, FUSE and
-//! loop devices, and BPF programs for a station.
+//! The device is emulated in memory. So a run shows today's file system, page cache and writeback of the kernel. It
+//! shows nothing of this machine's disk, unless it asks for that ([`own_disk`]). With `kernel_scheduler` the kernel's
+//! own scheduler decides (as a rival). It gets priorities, with `kernel_limits` also limits and weights. The device
+//! below it serves first come, first served. If the scenario has several accounts, or its scheduler decides above the
+//! block layer, a station distinguishes processes and holds their calls ([`tenants`]). Tenants need none of this: they
+//! are clients of the engine ([`clients`]). What the host cannot do is *not run*, with the reason: it takes root, FUSE
+//! and loop devices, and BPF programs for a station.
 //!
 //! A scenario with a database has no processes: it has a real PostgreSQL ([`database`]).
 //!
@@ -74,7 +74,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a volume may take of memory, bytes: a third of a machine with 24 GiB. A larger one takes it as it is written.
 const VOLUME_BYTES_MAX: u64 = 8 << 30;
-/// Bytes of a volume beside the prepared files: a journal, metadata, and 1 GiB, at which an appended file is cut unless
+/// Bytes of a volume beside the prepared files: a journal, metadata, and 1 GiB. An appended file is cut at 1 GiB unless
 /// the workload says otherwise.
 const VOLUME_SPARE_BYTES: u64 = (1 << 30) + (256 << 20);
 /// Memory that is left for everything else, bytes.

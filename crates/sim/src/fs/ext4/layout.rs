@@ -71,8 +71,8 @@ impl Ext4Layout {
         layout
     }
 
-    /// The group of the journal in mke2fs: of those around the `middle` one, or of the first two of its flex group if
-    /// there is one before it, the first with the most free blocks (`get_midpoint_journal_block`).
+    /// The group of the journal in mke2fs is the first with the most free blocks (`get_midpoint_journal_block`). The
+    /// candidates are the groups around the `middle` one, or the first two of its flex group if there is one before it.
     fn emptiest_in_the_middle(&self, middle: u64) -> u64 {
         let is_small = middle <= FLEX_GROUPS;
         let first = if is_small { middle.saturating_sub(1) } else { middle / FLEX_GROUPS * FLEX_GROUPS };
@@ -210,9 +210,9 @@ mod tests {
         }
     }
 
-    /// What mke2fs 1.47.0 (`-b 4096`, defaults otherwise) made of image files, as `dumpe2fs` and `debugfs -R
-    /// "stat <8>"` show it: the volume's MiB; the journal's first block and blocks; the first block bitmap and the
-    /// first inode bitmap.
+    /// Results of mke2fs 1.47.0 (`-b 4096`, defaults otherwise) on image files, by `dumpe2fs` and
+    /// `debugfs -R "stat <8>"`. They are the volume's MiB; the journal's first block and blocks; the first block bitmap
+    /// and the first inode bitmap.
     const MEASURED: [(u64, u64, u64, u64, u64); 8] = [
         (256, 32_801, 4096, 33, 35),
         (384, 65_536, 4096, 49, 52),

@@ -11,7 +11,7 @@
 //! made, then queries are asked; only these are measured. Tables are there, empty and committed, before they are
 //! filled, so that the classifier knows what they are when their first block is written. **The complication.**
 //! Statistics are gathered before the indexes are made. A sample of a table at the paper's size is all of it at a
-//! fiftieth, and would push out of the cache what the indexes have brought in.
+//! fiftieth. It would push out of the cache what the indexes have brought in.
 
 mod classes;
 mod queries;

@@ -38,8 +38,8 @@ const ASK_AGAIN: Span = Span::from_millis(100);
 /// How long it may take to end, before it is killed: it kills those of its processes that do not after five seconds.
 const END_PATIENCE: Span = Span::from_secs(20);
 /// The server's defaults in the paper's time (PostgreSQL 9.0) beside 32 MB of buffers, as parts of these. They are the
-/// planner's guess of the page cache, the memory of a sort and of making an index, and the log between two checkpoints,
-/// of three segments.
+/// planner's guess of the page cache, and the memory of a sort and of making an index. The log between two checkpoints
+/// is of three segments.
 const EFFECTIVE_CACHE_PER_BUFFERS: u64 = 4;
 const SORTS_PER_BUFFERS: u64 = 32;
 const INDEX_SORTS_PER_BUFFERS: u64 = 2;
@@ -80,8 +80,8 @@ fn numbers_of(passwd: &str, name: &str) -> Option<(u32, u32)> {
     Some((number(1)?, number(2)?))
 }
 
-/// Settings of a server with so many bytes of buffers. They switch off what the paper's server did not have (parallel
-/// queries, compiled expressions, a vacuum in the background), and scale its memory with the buffers.
+/// Settings of a server with so many bytes of buffers. They switch off what the paper's server did not have: parallel
+/// queries, compiled expressions, a vacuum in the background. They scale its memory with the buffers.
 fn settings(buffers_bytes: u64, sockets: &Path) -> Vec<String> {
     let kilobytes = |bytes: u64| format!("{}kB", bytes >> 10);
     let part = |per: u64, least: u64| kilobytes((buffers_bytes / per).max(least));

@@ -369,7 +369,7 @@ fn a_corrupted_cache_is_never_served_as_good_data() {
     std::fs::write(&fast, &bytes).unwrap();
     let log = text(&site.up_fails().stderr);
     let advice =
-        "to accept it: put accept_losses = true into cache.fast (plimsoll.toml:7), then plimsoll up plimsoll.toml";
+        "to accept the loss: put accept_losses = true into cache.fast (plimsoll.toml:7), then plimsoll up plimsoll.toml";
     assert!(log.contains("are damaged; accepting that loses at most ") && log.contains(advice), "{log}");
     let path = site.path("plimsoll.toml");
     let accepting =

@@ -201,7 +201,7 @@ fn an_older_copy_of_a_cache_is_refused() {
     let put = |from: &std::path::Path| std::fs::write(&fast, std::fs::read(from).unwrap()).unwrap();
     put(&copy);
     let log = text(&site.up_fails().stderr);
-    assert!(log.contains("is an older copy of the cache of volume db: it has begun 1 times"), "{log}");
+    assert!(log.contains("is an older copy of the cache of volume db: it has started 1 times"), "{log}");
     put(&newest);
     let daemon = site.up();
     let mut read = [0; BLOCK_BYTES];

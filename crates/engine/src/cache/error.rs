@@ -66,9 +66,8 @@ pub enum CacheError {
     },
     /// Its file would be longer than its file system has room for.
     #[error(
-        "cache {cache}: size: got {}, allowed what {} has room for: the file can grow by \
-         {}", ByteCount(*.wanted_bytes), path.display(),
-        ByteCount(*.room_bytes)
+        "cache {cache}: size: got {}, allowed what {} has room for: the file can grow by {}",
+        ByteCount(*.wanted_bytes), path.display(), ByteCount(*.room_bytes)
     )]
     NoRoom {
         /// The cache.
@@ -115,9 +114,8 @@ pub enum CacheError {
     },
     /// The volume has another one.
     #[error(
-        "cache {cache}: the newest data of volume {volume} may be in its cache {}, on {}, which was not \
-         detached", note.cache,
-        note.path.display()
+        "cache {cache}: the newest data of volume {volume} may be in its cache {}, on {}, which was not detached",
+        note.cache, note.path.display()
     )]
     Noted {
         /// The cache.
@@ -129,8 +127,8 @@ pub enum CacheError {
     },
     /// It was given up.
     #[error(
-        "cache {cache}: the cache on {} was given up: its data may be older than that of volume \
-         {volume}", path.display()
+        "cache {cache}: the cache on {} was given up: its data may be older than that of volume {volume}",
+        path.display()
     )]
     GivenUp {
         /// The cache.
@@ -142,9 +140,8 @@ pub enum CacheError {
     },
     /// A copy from before.
     #[error(
-        "cache {cache}: what is on {} is an older copy of the cache of volume {volume}: it has begun {starts} times \
-         and written \
-         {generation} maps, expected {noted_starts} and {noted_generation} or more", path.display()
+        "cache {cache}: what is on {} is an older copy of the cache of volume {volume}: it has started {starts} times \
+         and written {generation} maps, expected {noted_starts} and {noted_generation} or more", path.display()
     )]
     Older {
         /// The cache.
@@ -165,8 +162,7 @@ pub enum CacheError {
     /// Its slow device may be another one, which has got its name.
     #[error(
         "cache {cache}: the slow device of volume {volume} is known by its path only, and holds {is}, expected {was}: \
-         it may be another \
-         device"
+         it may be another device"
     )]
     OtherContent {
         /// The cache.
@@ -181,8 +177,7 @@ pub enum CacheError {
     /// It is not empty, and it is noted nowhere that the volume has it.
     #[error(
         "cache {cache}: {} has {} of volume {volume}, {} of that not yet on the slow device, and no note says that \
-         the volume has not \
-         been written without it since", path.display(), ByteCount(u64::from(*.units) << 12), ByteCount(u64::from(*.dirty_units) << 12)
+         the volume has not been written without it since", path.display(), ByteCount(u64::from(*.units) << 12), ByteCount(u64::from(*.dirty_units) << 12)
     )]
     Unnoted {
         /// The cache.
@@ -198,8 +193,8 @@ pub enum CacheError {
     },
     /// No whole note says which cache the volume has.
     #[error(
-        "cache {cache}: {damage}, and no whole note says which cache volume {volume} has: \
-         {}{}", path.display(), content_words(*content)
+        "cache {cache}: {damage}, and no whole note says which cache volume {volume} has: {}{}",
+        path.display(), content_words(*content)
     )]
     NoteDamaged {
         /// The cache.

@@ -276,7 +276,7 @@ fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_det
             give_up(&mut Failing { device, left: operations }, superblock)
         });
         let Err(told) = told else { return None };
-        let means = "everything is on the slow device and can be read; writes are refused until it is detached";
+        let means = "everything is on the slow device and can be read; writes are refused until the cache is detached";
         assert!(told.to_string().ends_with(means), "{told}");
         assert!(cached.stored(old.len()) == old && cached.read(old.len()) == old && cached.is_noted());
         assert!(!cached.write(&new), "a write went into a cache that may be gone");

@@ -368,8 +368,7 @@ fn a_corrupted_cache_is_never_served_as_good_data() {
     bytes[2 * BLOCK_BYTES..first_unit * BLOCK_BYTES].iter_mut().step_by(977).for_each(|byte| *byte ^= 0x10);
     std::fs::write(&fast, &bytes).unwrap();
     let log = text(&site.up_fails().stderr);
-    let advice =
-        "to accept the loss: put accept_losses = true into cache.fast (plimsoll.toml:7), then plimsoll up plimsoll.toml";
+    let advice = "to accept the loss: put accept_losses = true into cache.fast (plimsoll.toml:7), then plimsoll up plimsoll.toml";
     assert!(log.contains("are damaged; accepting that loses at most ") && log.contains(advice), "{log}");
     let path = site.path("plimsoll.toml");
     let accepting =

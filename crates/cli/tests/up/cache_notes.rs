@@ -475,7 +475,10 @@ fn a_slow_file_that_was_moved_is_served_with_its_cache_after_a_word() {
     );
     reconfigured(&site, &[(SECTION, ""), (KEY, "")]);
     let log = text(&site.up_fails().stderr);
-    assert!(log.contains("if the file was moved: put cache = \"fast\" into the section") && log.contains(advice), "{log}");
+    assert!(
+        log.contains("if the file was moved: put cache = \"fast\" into the section") && log.contains(advice),
+        "{log}"
+    );
     reconfigured(&site, &[("[volume.db]\n", &format!("{SECTION}[volume.db]\n{KEY}"))]);
     let adopt = |more: &[&str]| {
         let words = [&["cache", "adopt", "plimsoll.toml", "fast"], more].concat();

@@ -61,7 +61,7 @@ threads = $threads
 policy = "$1"
 [device.memory]
 scheduler = "noop"
-# Whoever waits does so for a service thread.
+# Requests wait for a service thread.
 outstanding_max = 1024
 [pool.all]
 device = "memory"

@@ -146,7 +146,7 @@ fn what_is_executed_in_a_container_belongs_to_it() {
 /// It has written what takes a quarter of an hour at its limit, so its next new file waits.
 /// Promise: tenants-container.
 #[test]
-fn a_container_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
+fn a_container_beyond_its_limit_waits_at_its_gate_and_no_other_does() {
     unless_a_lease_runs_out(|| {
         each(&RUNTIMES[..2], |rig, runtime| {
             let script = format!("{} && : > {}", write(&rig, "a", 64), rig.path("late").display());
@@ -172,7 +172,7 @@ fn a_container_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
 /// With its listener closed its calls would fail for ever.
 /// Promise: tenants-container.
 #[test]
-fn a_container_whose_wishes_are_refused_is_let_through_and_is_nobodys() {
+fn a_container_with_refused_wishes_is_let_through_and_is_no_tenant() {
     each(&RUNTIMES[..2], |rig, runtime| {
         for (number, wish) in ["pool=nowhere", "limit=fast", "reserve=200%"].into_iter().enumerate() {
             let Some(runtime) = runtime.again() else { return };

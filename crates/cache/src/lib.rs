@@ -1,5 +1,5 @@
-//! A write-back cache of a fast device over a slow one, in units of 4 KiB, in two halves: one that decides without a
-//! byte of data, and one, [`store`], that keeps the data on a device and finds it again after a crash.
+//! A write-back cache of a fast device over a slow one, in units of 4 KiB. One half decides without a byte of data. The
+//! other, [`store`], keeps the data on a device and finds it again after a crash.
 //!
 //! [`Cache`] is told each access and answers where the block is: in a unit, to be taken into one, or past the cache. A
 //! [`CachePolicy`] knows in which order units leave and may refuse to take a block in. A *syncer* keeps units free
@@ -14,8 +14,8 @@
 //!     +---- trimmed                 read or written again
 //! ```
 //!
-//! A unit takes 16 bytes, a twelfth of a cache line in the index (a tenth where no device is behind it), and what the
-//! policy remembers: less than 24 bytes in all, from a million units on (`tests/memory.rs`).
+//! A unit takes 16 bytes, a twelfth of a cache line in the index (a tenth without a device behind it), and the policy's
+//! memory. That is less than 24 bytes in all, from a million units on (`tests/memory.rs`).
 //!
 //! | module | what is in it |
 //! | --- | --- |

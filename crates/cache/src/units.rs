@@ -1,6 +1,6 @@
 //! What is known of each unit, in 16 bytes, and lists through the units.
 //!
-//! A unit's word holds everything that a look-up needs; its two links put it into exactly one list: the empty ones, the
+//! A unit's word holds everything that a look-up needs. Its two links put it into exactly one list: the empty ones, the
 //! free ones, or one of the policy's.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!       | block: 36 bits, 256 TiB | class | pool | stamp | dirty | again | state
 //! ```
 //!
-//! Units are numbered with 27 bits, so each link has five left over: together they are the unit's *mark*, which the
-//! cache on a device ([`store`](crate::store)) uses and nothing else does.
+//! Units are numbered with 27 bits, so each link has five left over. Together they are the unit's *mark*, which only
+//! the cache on a device ([`store`](crate::store)) uses.
 
 mod list;
 mod part;
@@ -65,7 +65,7 @@ impl Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId(pub u32);
 
-/// The pool that its data belongs to, 0 to 511, for bounds of occupancy; the host numbers its pools so.
+/// The pool of its data, 0 to 511, for bounds of occupancy. The host numbers its pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pool(u16);
 
@@ -94,9 +94,9 @@ pub enum State {
     Wanted,
     /// Equal to the store: readable until another block gets the unit.
     Free,
-    /// Has left the order, is dirty and cannot be written back: it cannot be read, or the store does not take it. The
-    /// word has no bits for a fifth state; it is the code of a free unit with the dirty bit, which only
-    /// [`Units::set_state`] gives and takes.
+    /// Has left the order, is dirty and cannot be written back: it cannot be read, or the store refuses it. The word
+    /// has no bits for a fifth state. Its code is a free unit with the dirty bit, which only [`Units::set_state`] sets
+    /// and clears.
     Aside,
 }
 
@@ -193,7 +193,7 @@ impl Units {
         self.descriptors[unit.0 as usize].word = POOL.set(word, u64::from(pool.0));
     }
 
-    /// `to` holds what `from` does, and everything but its mark and its place in a list is as of `from`.
+    /// Makes `to` a copy of `from`, except for its mark and its place in a list.
     pub fn copy(&mut self, from: UnitId, to: UnitId) {
         self.descriptors[to.0 as usize].word = self.word(from);
     }
@@ -234,7 +234,7 @@ impl Units {
         AGAIN.get(self.word(unit)) == 1
     }
 
-    /// Where it is on its way.
+    /// The state of `unit`.
     #[inline]
     pub fn state(&self, unit: UnitId) -> State {
         match STATES[STATE.get(self.word(unit)) as usize] {
@@ -258,8 +258,8 @@ impl Units {
     /// See [`Units::is_dirty`].
     ///
     /// # Panics
-    /// If that contradicts the unit's state: what is free has to leave the free list before it is dirty, and what is
-    /// aside is dirty.
+    /// If that contradicts the unit's state: a free unit leaves the free list before it is dirty, and a unit aside is
+    /// dirty.
     #[inline]
     pub fn set_dirty(&mut self, unit: UnitId, is_dirty: bool) {
         let is_at_rest = STATE.get(self.word(unit)) == State::Free as u64;

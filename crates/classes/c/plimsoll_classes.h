@@ -11,7 +11,7 @@
 /* Where the daemon listens, if the environment does not say in PLIMSOLL_CLASSES. */
 #define PLIMSOLL_CLASSES_SOCKET "/run/plimsoll/classes.sock"
 
-/* With the preload shim of `plimsoll run`: whoever opens a file with this flag says in the first element of each readv,
+/* With the preload shim of `plimsoll run`: a program that opens a file with this flag says in the first element of each readv,
  * writev, preadv and pwritev, which is one byte long, the class of the call (0 to 31). Without the shim the open fails
  * with EINVAL, as the kernel knows no such flag, so no byte of class ever gets into a file. Not with O_TMPFILE or
  * O_DIRECTORY. */

@@ -16,7 +16,7 @@ const NOT_FOUND: u8 = 127;
 /// Why a command did not do what it was asked. Each kind has its exit code; success has 0.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// Exit code 1: something went wrong while running, or a claim that was checked does not hold.
+    /// Exit code 1: a command failed while running, or a checked claim does not hold.
     #[error("{0}")]
     Failed(String),
     /// Exit code 2: the configuration or an argument is wrong; nothing was started.
@@ -25,14 +25,14 @@ pub enum Failure {
     /// Exit code 2: the configuration is wrong; nothing was started.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
-    /// Exit code 3: this machine or this user cannot run it, so nothing is known about the outcome.
+    /// Exit code 3: this machine or this user cannot run it, so the outcome is unknown.
     #[error("not run: {0}")]
     NotRun(String),
-    /// Exit code 4: the engine of a device failed while the daemon served; all others were closed in order.
+    /// Exit code 4: a device's engine failed while the daemon served; all others were closed in order.
     #[error("{0}")]
     EngineFailed(String),
-    /// A command that runs another program ends as `env`, `nohup` and `timeout` do: 125 for its own failure, 126
-    /// where the program cannot be executed, 127 where there is none. All other codes are the program's.
+    /// A command that runs another program ends as `env`, `nohup` and `timeout` do. 125 stands for its own failure, 126
+    /// for a program that cannot be executed, 127 for a missing one. All other codes are the program's.
     #[error("{message}")]
     Wrapped {
         /// 125 to 127.

@@ -4,8 +4,8 @@
 //! carries the changes of every process that joined the transaction. So a request has a *set* of causes (split-level
 //! paper, section 3.2), and a scheduler that charges it shares the cost among them.
 //!
-//! Accounts below 64, in practice all that are active at once, are bits of one word: copying, union and test cost one
-//! instruction and no memory. Accounts above spill into a sorted list on the heap.
+//! Accounts below 64 are bits of one word; in practice these are all that are active at once. Copying, union and test
+//! cost one instruction and no memory. Accounts above spill into a sorted list on the heap.
 
 use crate::account::AccountId;
 

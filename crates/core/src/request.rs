@@ -7,7 +7,7 @@ use crate::class::Class;
 use crate::time::Time;
 use crate::units::RUN_BYTES_MAX;
 
-/// The host's name for a request while it is under way; the host chooses it and may reuse it after completion.
+/// The host's name for a request under way. The host chooses it and may reuse it after completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 

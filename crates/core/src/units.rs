@@ -1,6 +1,6 @@
 //! Byte sizes and rates, read and printed as people write them.
 //!
-//! A [`Rate`] has three units. *Runs per second* is the scheduler's own: a run is sequential I/O of one session up to
+//! A [`Rate`] has three units. *Runs per second* is the scheduler's own. A run is sequential I/O of one session up to
 //! 32 KiB, a proxy for one seek (Zygaria, section 3). *Bytes per second* is what users of streams think in. *Per cent
 //! of the device* is what administrators think in. It stays a percentage until the device is known, because the same
 //! configuration must mean something on a faster disk.
@@ -18,7 +18,7 @@ pub use crate::number::ParseUnitError;
 
 /// Bytes in one run: sequential I/O of a session up to this size counts as one (Zygaria, section 4.3).
 pub const RUN_BYTES_MAX: u64 = 32 * 1024;
-/// The longest deadline: what is due in centuries is due when no clock says so any more, and then it is never done.
+/// The longest deadline. A later one could lie beyond the clock's range, and its request would never be done.
 pub const DEADLINE_MAX: Span = Span::from_secs(3600);
 /// The deadlines that [`deadline`] takes, in words.
 pub const DEADLINES: &str = "a time above zero and up to 1 h, such as \"20ms\"";
@@ -127,7 +127,7 @@ impl Rate {
         }
     }
 
-    /// What this is in bytes per second on a device that is promised as `device_runs_per_second`: a run counts as full.
+    /// This rate in bytes per second on a device with `device_runs_per_second`. A run counts as full.
     pub fn bytes_per_second(self, device_runs_per_second: f64) -> f64 {
         match self {
             Rate::BytesPerSecond(bytes) => bytes,

@@ -35,7 +35,7 @@ struct EngineThread {
     failure: Arc<Mutex<Failure>>,
 }
 
-/// Whether the engine ended before it was told to, and what is to be told of that.
+/// Whether the engine ended before it was told to, and the callback for that.
 #[derive(Default)]
 enum Failure {
     /// It works, or ended as it was told to.
@@ -102,8 +102,8 @@ pub fn spawn(config: EngineConfig) -> Result<EngineHandle, EngineError> {
 }
 
 impl EngineHandle {
-    /// Has `tell` called, once and on any thread, with the reason, if the engine ends before it is told to: its thread
-    /// panics, or its ring fails. At once if it has. In place of what was to be told before.
+    /// Calls `tell` once, on any thread and with the reason, if the engine ends by itself: its thread panics, or its
+    /// ring fails. At once if it has. In place of what was to be told before.
     pub fn when_it_fails(&self, tell: impl FnOnce(String) + Send + 'static) {
         let mut failure = of_failure(&self.engine.failure);
         match &*failure {
@@ -151,8 +151,8 @@ impl EngineHandle {
         self.call(move |engine| engine.conductor.remove_volume(&name))?
     }
 
-    /// Has a volume that no front end uses yet read ahead for each session of it; `None`: no more. Where the volume is
-    /// in memory and the device not emulated there is nothing to read ahead.
+    /// Sets reading ahead for each session of a volume that no front end uses yet; `None` switches it off. Where the
+    /// volume is in memory and the device not emulated there is nothing to read ahead.
     ///
     /// # Errors
     /// There is no such volume, or a front end is attached to it.
@@ -161,8 +161,7 @@ impl EngineHandle {
         self.call(move |engine| engine.conductor.set_read_ahead(&volume, read_ahead))?
     }
 
-    /// Asks all front ends that are attached to a volume to finish, and cuts them off after `grace`. Does not wait for
-    /// it.
+    /// Asks all front ends of a volume to finish, and cuts them off after `grace`. Does not wait for it.
     ///
     /// # Errors
     /// There is no such volume.
@@ -171,8 +170,8 @@ impl EngineHandle {
         self.call(move |engine| engine.stop_volume(&name, grace))?
     }
 
-    /// Asks all front ends that are attached with a session in the pool at `path` to finish, and cuts them off after
-    /// `grace`. Does not wait for it, nor for sessions in pools of that pool. O(accounts).
+    /// Asks all front ends with a session in the pool at `path` to finish, and cuts them off after `grace`. Does not
+    /// wait for it, nor for sessions in pools of that pool. O(accounts).
     ///
     /// # Errors
     /// There is no such pool.
@@ -181,7 +180,7 @@ impl EngineHandle {
         self.call(move |engine| engine.stop_pool(&path, grace))?
     }
 
-    /// Attaches a front end to a volume, with a session of its own in the volume's pool.
+    /// Attaches a front end to a volume and opens a session for it in the volume's pool.
     ///
     /// # Errors
     /// There is no such volume, admission refuses the session, or memory for its buffers. The front end is dropped
@@ -219,7 +218,7 @@ impl EngineHandle {
         self.call(move |engine| engine.stop_front_end(attachment.0, grace))
     }
 
-    /// Opens a pool; its path is names joined by `/`, all but the last of pools that are open.
+    /// Opens a pool. Its path is names joined by `/`, all but the last of open pools.
     ///
     /// # Errors
     /// Its parent is not open, its name is taken, or its reserve does not fit: the error says by how much.
@@ -263,8 +262,8 @@ impl EngineHandle {
         self.call(move |engine| engine.conductor.ground.tree.path(account))
     }
 
-    /// Opens a session for a tenant that is known by [`BlockTags`] or [`UpperLevels`] and not by a front end of its
-    /// own. A number makes its name unique. It is open until [`close_session`](Self::close_session).
+    /// Opens a session for a tenant without a front end, known by [`BlockTags`] or [`UpperLevels`]. A number makes its
+    /// name unique. It is open until [`close_session`](Self::close_session).
     ///
     /// # Errors
     /// There is no such pool, or admission refuses the session.
@@ -289,7 +288,7 @@ impl EngineHandle {
         self.call(move |engine| engine.conductor.close_session(session))?
     }
 
-    /// Has `tags` asked about each block of a volume that is read or written from now on; `None`: nothing is asked.
+    /// Sets the source of tags for each block of a volume, from the next request on; `None`: no tags.
     ///
     /// # Errors
     /// There is no such volume.
@@ -326,8 +325,8 @@ impl EngineHandle {
         self.call(|engine| engine.conductor.status())
     }
 
-    /// Stops the engine. No front end is heard any more; what is under way is finished and answered, at most for
-    /// `grace`; then volumes are made durable and closed. Waits for all of it.
+    /// Stops the engine. The engine hears front ends no more. It finishes and answers what is under way, at most for
+    /// `grace`. Then it makes volumes durable and closes them. Waits for all of it.
     ///
     /// # Errors
     /// A volume could not be made durable, or the engine has stopped before.

@@ -36,7 +36,7 @@ pub enum EngineError {
         /// What there is.
         known: String,
     },
-    /// A pool or session cannot be opened, changed or closed; says by how much reserves do not fit.
+    /// A pool or session cannot be opened, changed or closed. The message says by how much reserves do not fit.
     #[error(transparent)]
     Account(#[from] AccountError),
     /// No such pool.

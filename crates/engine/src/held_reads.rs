@@ -15,7 +15,7 @@ use plimsoll_core::AccountId;
 pub struct AccountReads {
     /// Requests that wait for the scheduler.
     pub waiting: u32,
-    /// Pieces, or requests that were only seen, which the device had before the scheduler let them go.
+    /// Pieces, or observed requests, that reached the device before the scheduler let them go.
     pub early: u32,
     /// Requests that came so far.
     pub arrived: u64,

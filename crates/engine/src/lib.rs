@@ -1,4 +1,4 @@
-//! The engine: one thread that owns a device, its scheduler, its volumes and the front ends attached to them.
+//! The engine: one thread with a device, its scheduler, its volumes and their front ends.
 //!
 //! ```text
 //!            other threads                                    the engine's thread
@@ -11,7 +11,7 @@
 //!
 //! Because one thread owns all, a request meets no lock and no atomic on its way. Because that thread has one ring for
 //! sockets and files, a turn takes one system call however many requests it moves. Under load one receive brings many
-//! requests, and one send carries many replies. Whatever other threads want is asked through an [`EngineHandle`].
+//! requests, and one send carries many replies. Other threads send commands through an [`EngineHandle`].
 //!
 //! | module | what it is |
 //! | --- | --- |

@@ -10,8 +10,7 @@ use plimsoll_core::{AccountId, AccountTree, CauseSet, Operation, Span, Time};
 
 /// Latencies are recorded from a microsecond up to this; longer ones count as this.
 const LATENCY_MAX: Span = Span::from_secs(1000);
-/// Latencies are recorded to two digits: within one per cent, in 21 KiB a histogram, which are there from the first
-/// request on.
+/// Significant digits of recorded latencies: within one per cent. A histogram takes 21 KiB, from the first request on.
 const LATENCY_DIGITS: u8 = 2;
 /// Rates are measured over windows of this length.
 const RATE_WINDOW: Span = Span::from_secs(1);
@@ -105,7 +104,7 @@ impl Meter {
         }
     }
 
-    /// Takes over what a closed member got; what it had got within this window counts in this window.
+    /// Takes over the figures of a closed member. Those of this window count in this window.
     fn inherit(&mut self, member: &Meter) {
         self.add(member);
         self.window_runs += member.window_runs;

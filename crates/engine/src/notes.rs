@@ -1,7 +1,7 @@
-//! What is noted of volumes where it outlives the daemon, the machine's memory and the configuration.
+//! Notes about volumes that outlive the daemon, the machine's memory and the configuration.
 //!
-//! A note is a file of its own, called after what it is about and what the store is known by (`cache::identity`),
-//! replaced as a whole and flushed. A volume in memory has none: nothing of it outlives the daemon.
+//! A note is a file, named after its subject and the identity of the store (`cache::identity`). It is replaced as a
+//! whole and flushed. A volume in memory has none: nothing of it outlives the daemon.
 //!
 //! **Another directory has other notes.** So a note that must not be missed lies beside the store, too, if that is a
 //! regular file. It is in an extended attribute, with what the file is known by, since a copy may have its attributes.
@@ -61,7 +61,7 @@ impl Notes {
         self.directory.join(format!("{}-of-{}.json", N::ABOUT, hex(store)))
     }
 
-    /// Where the notes of others with the same bytes are: of the file of a loop device, or of a loop device on all of a
+    /// Places of notes of other stores with the same bytes: of a loop device's file, or of a loop device on all of a
     /// file.
     fn paths_of_others<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Vec<PathBuf>> {
         let Backing::File { path, .. } = &volume.backing else { return Ok(Vec::new()) };
@@ -74,7 +74,7 @@ impl Notes {
         Ok(store.map(|store| self.path_of_store::<N>(&store)).into_iter().collect())
     }
 
-    /// Where a note of a volume may lie, the place that holds before all others first.
+    /// Places of a note of a volume; the place that takes precedence comes first.
     fn places<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Vec<NotePlace>> {
         let attributes = attributes::<N>(volume)?.into_iter().map(NotePlace::Attribute);
         let files = self.path_of::<N>(volume)?.into_iter().chain(self.paths_of_others::<N>(volume)?);
@@ -145,8 +145,8 @@ impl Notes {
         }
     }
 
-    /// What is noted beside the store of another file, of which this one is a copy, or which was moved here from
-    /// another file system.
+    /// The note beside another file's store, of which this file is a copy, or which was moved here from another file
+    /// system.
     ///
     /// # Errors
     /// The system's; or something is there that is no note.
@@ -156,8 +156,8 @@ impl Notes {
         Ok(read.and_then(|(note, is_of_this_file)| (!is_of_this_file).then_some(note)))
     }
 
-    /// Every whole note of exactly the bytes of a volume, whatever its store was known by: of this file before it was
-    /// moved here, of a loop device on all of it, of the file of a loop device.
+    /// Every whole note of exactly the bytes of a volume, under any identity of its store. That is this file before a
+    /// move, a loop device on all of it, or the file of a loop device.
     ///
     /// # Errors
     /// The system's, or a newer program wrote a note.
@@ -284,7 +284,7 @@ impl Notes {
         Ok(())
     }
 
-    /// It does not hold any more, nor does what is damaged; answers what was noted, as far as that can be read.
+    /// Removes a note and its damaged copies. Answers the former note, as far as it can be read.
     ///
     /// # Errors
     /// The system's.

@@ -1,4 +1,4 @@
-//! What an engine says about itself: one snapshot, made on its thread, for the control plane.
+//! Status of an engine: a snapshot that its thread makes for the control plane.
 
 mod cache;
 
@@ -71,7 +71,7 @@ pub struct AccountStatus {
     pub flush_latency: LatencyStatus,
 }
 
-/// The share of replies that may be late before an emulation does not count as true: one in a hundred.
+/// Largest part of late replies with which an emulation counts as true: one in a hundred.
 const LATE_REPLIES_PART_MAX: f64 = 0.01;
 
 /// How true the emulation of a device was since the engine started.
@@ -83,14 +83,13 @@ pub struct EmulationStatus {
     pub late_replies: u64,
     /// The bound, nanoseconds.
     pub lateness_ns_bound: u64,
-    /// 99 of 100 replies were at most this much later than the device would have been, nanoseconds; meaningless without
-    /// replies, and 0 then.
+    /// 99 of 100 replies were at most this much later than the device's, nanoseconds; 0 without replies.
     pub lateness_ns_p99: u64,
 }
 
 impl EmulationStatus {
-    /// Whether at most one reply in a hundred was late since `earlier`, a status of the same engine. If not, figures
-    /// that were measured meanwhile say something about this machine, not about the device.
+    /// Whether at most one reply in a hundred was late since `earlier`, an earlier status of the same engine. If not,
+    /// figures that were measured meanwhile say something about this machine, not about the device.
     pub fn was_true_since(&self, earlier: &EmulationStatus) -> bool {
         let (replies, late) = (self.replies - earlier.replies, self.late_replies - earlier.late_replies);
         late as f64 <= replies as f64 * LATE_REPLIES_PART_MAX
@@ -107,7 +106,7 @@ impl EmulationStatus {
 pub struct ReadAheadStatus {
     /// At most so far ahead of a stream, bytes.
     pub bytes_max: u64,
-    /// What sessions have for it at the most, of those that read in sequence; pages that were never used take none.
+    /// Most memory of its sessions that read in sequence, bytes. Pages that were never used take none.
     pub memory_bytes: u64,
     /// Bytes that were read ahead.
     pub fetched_bytes: u64,
@@ -157,10 +156,9 @@ pub struct EngineStatus {
     pub scheduler: String,
     /// Since the engine started, nanoseconds.
     pub uptime_ns: u64,
-    /// By how much promises had to be stretched because the device was slower than what was promised on it,
-    /// nanoseconds.
+    /// Time by which promises were stretched because the device was slower than them, nanoseconds.
     pub overload_ns: u64,
-    /// The part of what was promised that all reserves had in the last second; 1 where promises hold.
+    /// Part of the reserves that accounts had in the last second; 1 where promises hold.
     pub reserves_kept: f64,
     /// `None` where the device is a real one.
     pub emulation: Option<EmulationStatus>,

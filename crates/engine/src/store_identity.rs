@@ -4,13 +4,13 @@
 //! A regular file is known by its inode and the time at which that was made. A copy of the file, or an older one that
 //! was put back, is another. A block device is known by the first of these that there is:
 //!
-//! 1. what its disk says of itself (`/sys`): WWID, the UUID of a device mapper or RAID, serial number, a loop device's
-//!    file; and, of a partition, its number. `/dev/disk/by-id` is made from the same;
+//! 1. what its disk reports in `/sys`: WWID, the UUID of a device mapper or RAID, serial number, a loop device's file.
+//!    A partition adds its number. `/dev/disk/by-id` is made from the same;
 //! 2. of a partition, its UUID in the disk's partition table (PARTUUID);
 //! 3. its path, which is another disk's after the next boot, perhaps. So what it *holds* is noted, too
 //!    ([`content_of`]): the UUID of a file system or a table of partitions that is on it. That alone names nothing,
-//!    since a new file system has a new one; but where it has become another one while no daemon served the volume, it
-//!    may be another disk.
+//!    since a new file system has a new one. But if it changed while no daemon served the volume, the disk may be
+//!    another one.
 
 use crate::backend::{Backing, VolumeConfig};
 use md5::{Digest, Md5};
@@ -25,10 +25,10 @@ use std::path::Path;
 const DEVICE_NAMES: &[&str] =
     &["wwid", "device/wwid", "dm/uuid", "md/uuid", "device/serial", "serial", "loop/backing_file"];
 
-/// Where the part of its file begins that a loop device is: of one file there may be several.
+/// Offset of a loop device in its file: one file may have several loop devices.
 const LOOP_OFFSET: &str = "loop/offset";
 
-/// What any volume in memory is known by: it is empty at each start, so what a cache of one has belongs to none.
+/// Identity of any volume in memory. It is empty at each start, so the content of a cache belongs to none.
 const IN_MEMORY: &[u8; 16] = b"volume in memory";
 
 /// Sixteen bytes that no other cache has.
@@ -52,7 +52,7 @@ pub(crate) fn store_of(path: &Path) -> io::Result<[u8; 16]> {
     Ok(Md5::digest(words_of(path)?).into())
 }
 
-/// What a loop device on all of the file at `path`, which has no links, is known by.
+/// The identity of a loop device on all of the file at `path`, which has no links.
 pub(crate) fn store_of_loop(path: &Path) -> [u8; 16] {
     let words = words_for(Some(path.display().to_string()), "", None, path).words;
     Md5::digest(words).into()
@@ -91,7 +91,7 @@ fn words_for(disk: Option<String>, partition: &str, uuid: Option<String>, path: 
     Words { words, is_path_only }
 }
 
-/// The UUID of partition `number` in the table of a disk, as the kernel and udev write it.
+/// UUID of partition `number` in the partition table of a disk, as the kernel and udev write it.
 fn partition_uuid(
     number: u64,
     sector_bytes: u64,
@@ -123,7 +123,7 @@ fn partition_uuid(
 const GPT_MAGIC: &[u8] = b"EFI PART";
 const SECTOR_BYTES_MAX: usize = 4096;
 
-/// A GUID of a partition table: its first three numbers have the least significant byte first.
+/// A GUID of a partition table. Its first three numbers have the least significant byte first.
 fn guid(bytes: &[u8]) -> String {
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     uuid(&ORDER.map(|at| bytes[at]))
@@ -134,8 +134,8 @@ fn uuid(bytes: &[u8]) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// By what its content names itself, where bytes of `head`, the first 128 KiB, say so: the UUID of a file system, or of
-/// a table of partitions.
+/// The name that the content in `head`, the first 128 KiB, has for itself: the UUID of a file system or partition
+/// table.
 fn content_in(head: &[u8]) -> Option<String> {
     let has = |at: usize, mark: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(mark));
     let named = |kind: &str, at: usize| Some(format!("{kind} {}", uuid(head.get(at..at + 16)?)));

@@ -1,4 +1,4 @@
-//! The engine's thread: turn after turn, it hears what happened, lets the scheduler decide, and waits.
+//! The engine's thread: each turn handles events, lets the scheduler decide, and waits.
 
 mod attachments;
 
@@ -25,7 +25,7 @@ const SCHEDULER_OF_THE_END: &str = "noop";
 /// exact.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 /// Requests that are handed out in a turn before others are heard. A client that verifies a volume in memory asks for
-/// the next 64 KiB as soon as it has some: 64 times that is compared in about a millisecond.
+/// the next 64 KiB as soon as it has some. To compare 64 times as much takes about a millisecond.
 const HANDED_OUT_MAX: usize = 64;
 
 /// A device with all that belongs to it. See the [module's text](super).
@@ -65,8 +65,8 @@ impl Engine {
     /// Runs until it was told to end and all front ends are gone.
     ///
     /// Where its ring fails or its thread panics before that, kernel and service threads may still have addresses of
-    /// buffers. Nothing that they could write to is freed then. Each later call hears that it has stopped. Answers why
-    /// it ended, where that was its ring; a panic goes on.
+    /// buffers. Nothing that they could write to is freed then. Each later call hears that it has stopped. Answers the
+    /// reason if its ring ended it; a panic propagates.
     pub(super) fn run(mut self) -> Option<String> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run_to_the_end()));
         let Engine { conductor, attachments, ended, .. } = self;

@@ -1,4 +1,4 @@
-//! Steps of a request that take a processor's time: service threads do them, under the rules of the request executor.
+//! Steps of a request that take processor time. Service threads do them under the executor's rules.
 //!
 //! ```text
 //!   a page in memory, compressed      dispatch -> (new) pages -> done
@@ -20,7 +20,7 @@
 //! **Complication.** The engine hears of a burst once: the first thread that tells it writes to the eventfd, the others
 //! find that said. It waits for none of them ([`basket`](super::basket)). What a cache's syncer copies is the
 //! maintenance queue's already, and is compressed at once. It gives way after each page, so that no client waits for
-//! more than one. A piece whose work panics, or that the executor drops, ends with an error and is not waited for. What
+//! more than one. A piece ends with an error if its work panics or the executor drops it; no request waits for it. What
 //! the executor has no room for stands in a line, in its order, until something is done. It does not keep the engine's
 //! thread, which serves others too. Where there is no executor, that thread does everything itself, and compresses at
 //! once, too. What is written encrypted is so in memory of its own ([`scratch`](super::scratch)), what is read is
@@ -140,7 +140,7 @@ pub(super) struct PieceWork {
     /// The next page's first byte in the volume.
     offset: u64,
     bytes_left: usize,
-    /// After each page, whatever is left of the slice: no client waits for it, and other work may wait.
+    /// Whether the work gives way after each page: no client waits for it, and other work may wait.
     gives_way: bool,
     answer: Answer,
 }
@@ -239,7 +239,7 @@ pub(super) struct Work {
     scratch: Option<Scratch>,
     /// Steps for which the executor had no room, in the order in which they came.
     line: VecDeque<(Kind, Arrival, PieceWork)>,
-    /// The executor had no room for them, or for work that compresses a backlog: when it is tried again.
+    /// Time of the next try, if the executor had no room for them or for compressing a backlog.
     pub(super) try_again: Option<Time>,
 }
 
@@ -271,8 +271,7 @@ impl Work {
         }
     }
 
-    /// A step of a piece, with the bytes of its request that it is done with: the first one in the volume, and how
-    /// many.
+    /// A step of a piece, and the bytes of its request that it covers: the first one in the volume, and how many.
     pub(super) fn piece(
         &mut self,
         piece: u32,
@@ -322,7 +321,7 @@ impl Work {
         self.scratch.as_mut().expect("it was made with the first volume that is encrypted")
     }
 
-    /// Gives it to the service threads, behind the steps that wait for room; without such threads, does it here.
+    /// Gives the work to the service threads, behind steps that wait for room. Without service threads, does it here.
     pub(super) fn begin(&mut self, now: Time, kind: Kind, came: Arrival, work: PieceWork) {
         if self.executor.is_none() {
             return work.do_here();
@@ -344,14 +343,14 @@ impl Work {
         }
     }
 
-    /// Sees to it that a backlog is compressed, now or when the executor has room for it.
+    /// Starts compressing a backlog, now or when the executor has room.
     pub(super) fn compress(&mut self, now: Time, memory: &Arc<CompressedMemory>) {
         if self.begin_compressing(memory) {
             self.try_again.get_or_insert(now + TRY_AGAIN);
         }
     }
 
-    /// Sees to it that a backlog is compressed; says whether the executor has no room for it.
+    /// Starts compressing a backlog. The answer is true if the executor has no room.
     fn begin_compressing(&self, memory: &Arc<CompressedMemory>) -> bool {
         let Some(executor) = &self.executor else { return false };
         while let Some(compressing) = Compressing::begin(memory, executor.thread_count()) {

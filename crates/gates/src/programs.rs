@@ -20,8 +20,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Writes them to `directory`, which every user may enter and only the agent may write to: the shim becomes part
-    /// of every tenant. Debian mounts /run `noexec`, so it is not the directory of the words. Files that are there
+    /// Writes the programs to `directory`, which every user may enter and only the agent may write to: the shim becomes
+    /// part of every tenant. Debian mounts /run `noexec`, so it is not the directory of the words. Files that are there
     /// are replaced; a process that runs them keeps what it has.
     ///
     /// # Errors

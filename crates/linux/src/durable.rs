@@ -1,8 +1,8 @@
 //! Files that are replaced durably, whole or not at all.
 //!
-//! **Rule.** A note is written before the deed that it is about: a daemon that dies between the two leaves a note
-//! without a deed, which its successor can find out, and never a deed without a note. So the note is on the disk when
-//! [`replace_file`] returns.
+//! **Rule.** A note is written before the change that it describes. A daemon that dies between the two leaves a note
+//! without a change, which its successor can find out. It never leaves a change without a note. So the note is on the
+//! disk when [`replace_file`] returns.
 
 use crate::files::regular;
 use rustix::fs::OFlags;

@@ -198,7 +198,7 @@ fn a_tenant_that_returns_is_level_with_the_others_after_three_seconds() {
 
 /// A reserve that is owed for a sleep takes the others' reserves away.
 #[test]
-fn a_reserve_earns_nothing_while_nobody_asks() {
+fn a_reserve_earns_nothing_without_requests() {
     for entry in keepers(Promise::Reserve) {
         let returns = Workload { active: at(600.0)..at(620.0), ..greedy(64) };
         let pools = vec![alone(reserve(45.0), returns), alone(reserve(45.0), greedy(8))];
@@ -212,7 +212,7 @@ fn a_reserve_earns_nothing_while_nobody_asks() {
 
 /// Promise: schedulers-no-gain.
 #[test]
-fn nobody_gains_by_queueing_deeper() {
+fn no_tenant_gains_by_queueing_deeper() {
     for entry in keepers(Promise::Weight) {
         let pools = vec![alone(weight(1), greedy(8)), alone(weight(1), greedy(512))];
         let [shallow, deep] = rates(&mut host(entry, metronome(), RUNS_PER_SECOND, pools), 70.0);
@@ -228,7 +228,7 @@ fn nobody_gains_by_queueing_deeper() {
 
 /// Promise: schedulers-no-gain.
 #[test]
-fn nobody_gains_by_opening_more_sessions_in_its_pool() {
+fn no_tenant_gains_by_opening_more_sessions_in_its_pool() {
     let crowd = || (0..50).map(|_| (Allocation::default(), greedy(16))).collect::<Vec<_>>();
     let total = |rates: &[f64]| rates.iter().sum::<f64>();
     for entry in keepers(Promise::Weight) {
@@ -251,7 +251,7 @@ fn nobody_gains_by_opening_more_sessions_in_its_pool() {
 /// Where each request costs a movement, small ones must not count less; where bytes cost, requests in pieces must not.
 /// Promise: schedulers-no-gain.
 #[test]
-fn nobody_gains_by_splitting_its_requests() {
+fn no_tenant_gains_by_splitting_its_requests() {
     let of = |length, places, depth| Workload { length, places, ..greedy(depth) };
     for entry in keepers(Promise::Weight) {
         let anywhere = || Places::Random(DISK);
@@ -275,7 +275,7 @@ fn nobody_gains_by_splitting_its_requests() {
 
 /// Promise: schedulers-no-gain.
 #[test]
-fn nobody_gains_by_mixing_reads_and_writes() {
+fn no_tenant_gains_by_mixing_reads_and_writes() {
     let mix = |read_percent, depth| Workload { read_percent, ..greedy(depth) };
     for entry in keepers(Promise::Weight) {
         let pools = [100, 50, 0].map(|read_percent| alone(weight(1), mix(read_percent, 16))).into();

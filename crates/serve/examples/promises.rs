@@ -378,7 +378,7 @@ fn reserve(seconds: u64) -> Result<Vec<Claim>, Failure> {
     Ok(vec![Claim::new(watched.emulation(), own, texts, least(own) >= due)])
 }
 
-/// A limit, with nobody else there.
+/// A limit, without another tenant.
 fn limit(seconds: u64) -> Result<Vec<Claim>, Failure> {
     let limit = Rate::DevicePercent(LIMIT_PERCENT);
     let drive = Drive::divided_among(&[Allocation { limit: Some(limit), ..Allocation::default() }])?;

@@ -9,7 +9,7 @@ use plimsoll_settings::key::Described;
 
 /// One line of the registry.
 pub struct Entry {
-    /// The kind in what `plimsoll status` shows, and the first part of the names of its sessions.
+    /// The kind that `plimsoll status` shows, and the first part of its sessions' names.
     pub name: &'static str,
     /// The protocol, as messages write it.
     pub title: &'static str,
@@ -22,7 +22,7 @@ pub struct Entry {
     pub a_section: &'static str,
     /// Its page, from the root of the repository.
     pub page: &'static str,
-    /// A way to a volume in words, from what clients ask for and where they find it; the latter is empty before the
+    /// A way to a volume in words, from the name that clients ask for and the address. The address is empty before the
     /// volume is served.
     pub shown: fn(name: &str, address: &str) -> String,
     /// How clients reach it.

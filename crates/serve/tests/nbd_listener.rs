@@ -202,7 +202,7 @@ fn silent_clients_are_cut_off_at_the_deadline() {
 }
 
 #[test]
-fn silent_clients_keep_nobody_out() {
+fn silent_clients_keep_no_other_out() {
     let directory = TempDir::new().unwrap();
     let options =
         ListenerOptions { handshakes_max: 2, handshake_time_max: Span::from_secs(3600), ..ListenerOptions::default() };

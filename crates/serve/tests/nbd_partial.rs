@@ -166,7 +166,7 @@ fn a_whole_block_written_beside_a_part_of_it_stays_written() {
 
 /// Promise: nbd-any-bytes.
 #[test]
-fn whoever_goes_in_the_middle_leaves_no_claim() {
+fn a_client_that_goes_in_the_middle_leaves_no_claim() {
     let (served, volume) = compressed();
     let mut other = unasked(&served, &volume, 1, true);
     for round in 0..40u8 {

@@ -1,9 +1,9 @@
 //! A key of a section, described once: reading, messages and the page of the configuration take it from here.
 //!
-//! A [`Key`] is a constant beside the code that reads it: its name, its form (type, unit and what is allowed), what
-//! holds where the section leaves it out, and a sentence of help. Each form reads in its own way ([`forms`]). A
-//! [`KeyTable`] lists the keys of one section. A section inside another is a key itself, and its form names its table.
-//! So the table of the whole file leads to every key of it.
+//! A [`Key`] is a constant beside the code that reads it. It has a name, a form (type, unit and allowed values), a
+//! default, and a sentence of help. Each form reads in its own way ([`forms`]). A [`KeyTable`] lists the keys of one
+//! section. A section inside another is a key itself, and its form names its table. So the table of the whole file
+//! leads to every key of it.
 //!
 //! A section that was opened through its table knows the keys of the table and no others. The list in a message on an
 //! unknown key is the table. Where tests run, a key that is read and not described, or described and not read, ends
@@ -26,7 +26,7 @@ pub struct Key<F: Form> {
     pub form: F,
     /// What holds where the section has no such key.
     pub absent: Absent<F::Value>,
-    /// What the key does, in a sentence of Markdown that begins with a small letter and has no full stop at its end.
+    /// The help for the key, a sentence of Markdown that begins with a small letter and has no full stop at its end.
     pub help: &'static str,
 }
 

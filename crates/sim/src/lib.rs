@@ -11,9 +11,9 @@
 //!   device model (`plimsoll_devices`)
 //! ```
 //!
-//! Everything runs on one thread in virtual time ([`executor`]) and follows from the programs and one seed, so a run is
-//! the same on every machine, and a number stands for it ([`Simulation::trace_hash`]). At the end of every run the
-//! layers are balanced: what came in went out or is inside, and Little's law holds to the nanosecond.
+//! Everything runs on one thread in virtual time ([`executor`]) and follows from the programs and one seed. So a run is
+//! the same on every machine, and has a hash ([`Simulation::trace_hash`]). At the end of every run the layers are
+//! balanced: what came in went out or is inside, and Little's law holds to the nanosecond.
 //!
 //! Every modelling decision stands with its source in `docs/simulator.md`.
 

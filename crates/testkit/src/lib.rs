@@ -1,7 +1,7 @@
 //! What the tests of the engine and of the front ends share: an engine with volumes, NBD clients, an iSCSI initiator,
 //! patience. Only tests depend on this crate.
 //!
-//! Whatever goes wrong here panics: it is a test that has failed.
+//! Failures here panic: the test has failed.
 
 #![forbid(unsafe_code)]
 
@@ -125,7 +125,7 @@ impl Served {
         self.engine.add_volume(volume).unwrap();
     }
 
-    /// Where it can be reached.
+    /// The server's address.
     pub fn address(&self) -> &Address {
         self.serving.as_ref().unwrap().address()
     }

@@ -1,9 +1,9 @@
 //! Block traces: what really reached a device once, in the formats in which such recordings are published.
 //!
-//! [`open`] looks at a file's first bytes, decompresses it and says which format it is in; the [`Reader`] is an
+//! [`open`] looks at a file's first bytes, decompresses it and says which format it is in. The [`Reader`] is an
 //! iterator of [`TraceRecord`]s in order of time, however long the file is, in bounded memory. A [`Writer`] writes
-//! records in the formats that other tools take. Nothing is guessed: a field that is not what its format's definition
-//! says ends the trace with the line or the byte at which it stands.
+//! records in the formats that other tools take. The reader guesses nothing. A field that contradicts its format's
+//! definition ends the trace, with an error at its line or byte.
 //!
 //! ```
 //! use plimsoll_traces::{Format, ReadOptions, Reader};

@@ -1,4 +1,4 @@
-//! What limits cgroups had, written down before they are changed, so that a successor can put them back.
+//! The former limits of cgroups, noted before they change, so that a successor can put them back.
 //!
 //! A line a cgroup: the number of its folder, its limits, its folder. The kernel's numbers start anew when it does, so
 //! the first line says which start it was.
@@ -21,7 +21,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// The note in `path` of limits on `device`; what a predecessor left in it comes first, put back. Answers with what
+    /// The note in `path` of limits on `device`. Limits in a predecessor's note are put back first. Answers with what
     /// was.
     pub(super) fn open(path: PathBuf, device: &str) -> io::Result<(Note, Vec<String>)> {
         let text = match read_regular(&path) {
@@ -49,7 +49,7 @@ impl Note {
         self.write().map(|()| limit).inspect_err(|_| drop(self.entries.pop()))
     }
 
-    /// Another program has limited a cgroup to `limit` since it was noted: the end restores `limit`.
+    /// Another program has limited a cgroup to `limit` since the note: the end restores `limit`.
     pub(super) fn change(&mut self, group: &Group, limit: Limit) -> io::Result<()> {
         let Some(entry) = self.entries.iter_mut().find(|(noted, _)| noted == group) else { return Ok(()) };
         entry.1 = limit;
@@ -86,7 +86,7 @@ impl Note {
     }
 }
 
-/// A kernel that does not tell has no notes of an earlier start to mistake for its own.
+/// A kernel that does not tell its boot has no notes of an earlier start.
 fn this_boot() -> String {
     boot_id().unwrap_or_default()
 }

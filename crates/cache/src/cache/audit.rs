@@ -36,8 +36,8 @@ impl Membership {
 }
 
 impl Cache {
-    /// Looks at everything: each unit is in one place, each list is whole, each unit that holds a block is in the index
-    /// and nothing else is, and counts are what they count. O(units + lists).
+    /// Checks everything. Each unit is in one list, each list is whole, the index has exactly the units that hold a
+    /// block, and counts are right. O(units + lists).
     ///
     /// # Errors
     /// The first thing that is not so.

@@ -75,9 +75,9 @@ fn chain(part: &mut Part<'_>, lists: &Lists<'_>, stampers: &mut [Stamper], is_he
 }
 
 impl Cache {
-    /// Puts all units, of which none is in a list, into one. Units with a mark that says that they hold a block go into
-    /// the policy's order: by the rank below `ranks` in their stamp (0 is the oldest) and among equals by their number.
-    /// The others go among the empty ones.
+    /// Puts all units, of which none is in a list, into one. Units with a mark of a block go into the policy's order.
+    /// It is by the rank below `ranks` in their stamp (0 is the oldest), and among equals by number. The others go
+    /// among the empty ones.
     pub(crate) fn list_all(&mut self, ranks: usize, is_held: impl Fn(u16) -> bool + Copy + Sync, threads: usize) {
         if self.policy.at_once().is_none() {
             self.list_one_by_one(ranks, is_held);
@@ -88,7 +88,7 @@ impl Cache {
         self.refill();
     }
 
-    /// The same for a policy without lists that can be filled at once: a chain for each rank is enough then.
+    /// The same for a policy with lists that cannot be filled at once: a chain for each rank is enough then.
     fn list_one_by_one(&mut self, ranks: usize, is_held: impl Fn(u16) -> bool) {
         let mut chains = vec![List::default(); ranks];
         for unit in (0..self.units.count()).map(UnitId) {
@@ -139,7 +139,7 @@ impl Cache {
         }
     }
 
-    /// A class or pool beyond its bound gives up the first of its own units that would leave.
+    /// A class or pool beyond its bound gives up its units, the next to leave first.
     fn expel_beyond_bounds(&mut self) {
         for class in (0..CLASSES as u8).filter_map(Class::new) {
             while self.partition.is_beyond(class) && self.expel(Among::Class(class)) {}
@@ -235,7 +235,7 @@ mod tests {
 
         /// Promise: store-fill.
         #[test]
-        fn who_has_more_than_he_may_gives_up_his_oldest(units in prop::collection::vec(held(), 40..300), threads in 1usize..5) {
+        fn a_class_beyond_its_bound_gives_up_its_oldest(units in prop::collection::vec(held(), 40..300), threads in 1usize..5) {
             let mut config = CacheConfig::new(units.len() as u32, scheme(0.01));
             let (pool, class) = (Pool::new(2).unwrap(), Class::new(1).unwrap());
             config.pools.push((pool, 0.1));

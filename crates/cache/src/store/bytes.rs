@@ -2,7 +2,7 @@
 
 use plimsoll_core::{crc32c, crc32c_append};
 
-/// Bytes of a block: of the journal, of a page of the map, of a unit.
+/// Bytes of a block of the journal, of a page of the map, or of a unit.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// A block of the device.

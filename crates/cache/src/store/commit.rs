@@ -1,4 +1,4 @@
-//! The journal at work: records are gathered while a block is on its way, and one flush serves two blocks.
+//! The journal at work: it gathers records while a block is being written, and one flush serves two blocks.
 //!
 //! ```text
 //!   data of group 2 written        flush: group 1's block and group 2's data are durable
@@ -7,9 +7,8 @@
 //!                                       ^ group 1 is acknowledged, its old units are free
 //! ```
 //!
-//! A record is appended when the data that it speaks of is on the device, so a flush makes that data durable; only then
-//! its block is written. One block is on its way at a time: whatever follows a block in the ring proves that it is
-//! durable.
+//! A record is appended when its data is on the device, so a flush makes that data durable. Only then its block is
+//! written. One block is on its way at a time: whatever follows a block in the ring proves that it is durable.
 
 use super::bytes::{BLOCK_BYTES, Block};
 use super::journal::{self, RECORDS, Record};
@@ -40,7 +39,7 @@ enum CommitPhase {
 
 pub(super) struct Journal {
     open: VecDeque<Pending>,
-    /// Records of a journal block that is written when the flush under way is done, or is being written.
+    /// Records of a journal block that is written after the flush under way, or is being written.
     sealed: Vec<Pending>,
     /// Records of a journal block that is written and durable after the flush under way.
     written: Vec<Pending>,
@@ -58,13 +57,13 @@ pub(super) struct Journal {
     flushes_started: u64,
     flushes_done: u64,
     flushes_wanted: u64,
-    /// The device has failed, and its cache was given up elsewhere: what is written here is of no account.
+    /// The device has failed, and its cache was given up elsewhere: further records need not be durable.
     pub is_given_up: bool,
 }
 
 impl Journal {
-    /// The journal of a cache with so many slots: its first block that is needed is `start`, its next one `sequence`,
-    /// and `previous` is the checksum of the block before that.
+    /// The journal of a cache with so many slots. `start` is its first block that is needed, `sequence` its next one,
+    /// and `previous` the checksum of the block before that.
     pub fn new(start: u64, sequence: u64, previous: u32, slots: usize) -> Journal {
         Journal {
             // Beyond the bound each request may add a record or two, and so may whatever is being cleaned.
@@ -131,7 +130,7 @@ impl Journal {
         self.flushes_done
     }
 
-    /// The records after which the device knows what became of `blocks`, if it does not yet.
+    /// The number of the record after which the device knows the state of `blocks`, if it does not yet.
     pub fn speaks_of(&self, blocks: &Range<u64>) -> Option<u64> {
         let pending = self.written.iter().chain(&self.sealed).chain(&self.open);
         let is_it = |(_, pending): &(usize, &Pending)| blocks.contains(&pending.record.block);
@@ -192,7 +191,7 @@ impl Journal {
         true
     }
 
-    /// After a flush: the write of the block with the records of data that it made durable, if there is one.
+    /// After a flush: the write of the block with the records that the flush allows, if there is one.
     pub fn write_block(&mut self, layout: &Layout) -> Option<OwnOperation> {
         if self.sealed.is_empty() {
             self.phase = CommitPhase::Idle;

@@ -131,8 +131,7 @@ pub enum OpenError {
         /// What there is and what would be given up; its units are not counted.
         report: Box<Report>,
     },
-    /// The pages of its map are whole, and not those that the superblock speaks of: some are older, and it is unknown
-    /// which.
+    /// The pages of its map are whole, but not those of the superblock: some are older, and it is unknown which.
     #[error("the pages of the cache's map are whole, but some of them are not those of which its superblock speaks")]
     OtherMap,
     /// The policy cannot be given to it.

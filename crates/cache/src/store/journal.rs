@@ -1,7 +1,7 @@
 //! Blocks of the journal: what changed, in order.
 //!
-//! Each block names the cache, its own number and the checksum of the block before it, so that nothing else can be
-//! taken for the next one: neither what stood in its place a turn of the ring ago, nor the block of another cache.
+//! Each block names the cache, its own number and the checksum of the block before it. So no other block can be taken
+//! for the next one: neither its predecessor in the ring, nor the block of another cache.
 //!
 //! ```text
 //!   byte     0 uuid
@@ -27,7 +27,7 @@ pub const RECORDS: usize = (BLOCK_BYTES - RECORDS_AT - 4) / RECORD_BYTES;
 /// What a record says of its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The unit holds the block, and the store lacks this version; the block's previous unit is free.
+    /// The unit holds the block, and the store lacks this version. The block's previous unit is free.
     Dirty,
     /// The unit holds the block, as the store does.
     Clean,
@@ -106,7 +106,7 @@ pub fn encode(block: &mut Block, uuid: &[u8; 16], sequence: u64, previous: u32, 
     seal(block, BlockKind::Journal)
 }
 
-/// The head of `block`, if it is one of the journal of cache `uuid` and whole.
+/// The head of `block`, if it is a whole journal block of cache `uuid`.
 pub fn head(block: &Block, uuid: &[u8; 16]) -> Option<Head> {
     if get::<16>(block, 0) != *uuid {
         return None;

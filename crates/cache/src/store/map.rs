@@ -59,7 +59,7 @@ pub struct PageHead {
     pub sequence: u64,
 }
 
-/// Writes a page; `entry` says what is in a unit, by its place in the page.
+/// Writes a page. `entry` gives the content of a unit, by its index in the page.
 pub fn encode(block: &mut Block, uuid: &[u8; 16], head: PageHead, mut entry: impl FnMut(usize) -> Option<Entry>) {
     block.fill(0);
     put(block, 0, uuid);
@@ -81,7 +81,7 @@ pub fn encode(block: &mut Block, uuid: &[u8; 16], head: PageHead, mut entry: imp
     seal(block, BlockKind::Map);
 }
 
-/// The head of `block`, if it is a page of the map of cache `uuid` and whole.
+/// The head of `block`, if it is a whole page of the map of cache `uuid`.
 pub fn head(block: &Block, uuid: &[u8; 16]) -> Option<PageHead> {
     if get::<16>(block, 0) != *uuid {
         return None;

@@ -1,16 +1,16 @@
 //! The half of the cache that keeps data on a device and finds it again.
 //!
 //! **The intuition.** The fast device holds units of data and says of each what is in it. Both must be right after a
-//! crash at any moment: what it says must be true, and what was acknowledged as durable must be said.
+//! crash at any moment. Every record must be true, and every write acknowledged as durable must have one.
 //!
-//! **The rule.** Data first, then a flush, then the *journal*, then a flush, then the acknowledgement. Nothing that the
-//! journal speaks of is overwritten: a block that is written again goes to an empty unit, and a unit is given to
-//! another block only when the journal has forgotten what was in it. From time to time a snapshot of the *map*, which
-//! says what is in each unit, lets the journal begin anew.
+//! **The rule.** Data first, then a flush, then the *journal*, then a flush, then the acknowledgement. A unit that the
+//! journal names is never overwritten. A rewritten block goes to an empty unit, and a unit gets another block only when
+//! the journal has forgotten its content. From time to time a snapshot of the *map*, which says what is in each unit,
+//! lets the journal begin anew.
 //!
-//! **The complication.** There are two devices, and each may lose what it was not told to flush. So what is clean is
-//! recorded only when the store is known to have it, and a block is changed on the store only when the cache is known
-//! to have forgotten it. `docs/cache-format.md` has the layout, the orders, and what each failure costs.
+//! **The complication.** There are two devices, and each may lose what it was not told to flush. So a block is recorded
+//! as clean only when the store is known to have it. A block is changed on the store only when the cache is known to
+//! have forgotten it. `docs/cache-format.md` has the layout, the orders, and what each failure costs.
 //!
 //! | module | what is in it |
 //! | --- | --- |

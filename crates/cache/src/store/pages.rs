@@ -1,4 +1,4 @@
-//! Which slot of each page of the map is valid, and which pages have changed since.
+//! The valid slot of each page of the map, and the pages that have changed since.
 
 use super::layout::Layout;
 use super::map::ENTRIES;
@@ -74,7 +74,7 @@ impl Pages {
         Some(at as u32)
     }
 
-    /// Where the next version of `page` is written: the block of the slot that does not hold.
+    /// Block of the next version of `page`: that of the slot that is not valid.
     pub fn next_block(&self, layout: &Layout, page: u32) -> u64 {
         layout.map_block(self.next_slot(page), page)
     }

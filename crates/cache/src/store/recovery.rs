@@ -1,7 +1,7 @@
 //! Finding a cache again, after a shutdown or a crash.
 //!
 //! **The rule.** The superblock says which generation of the map holds and from which block of the journal on changes
-//! are newer. Pages first, then the journal in its order, each block only if it follows the block before: of this
+//! are newer. Pages come first, then the journal in order. A block counts only if it follows the block before: of this
 //! cache, with the next number, and with that block's checksum. The first block that does not follow is the end,
 //! because a block is written only when the one before it is durable.
 //!
@@ -9,7 +9,7 @@
 //! record of its move is in the journal behind the snapshot's start, so whatever the pages say, the journal has the
 //! last word.
 //!
-//! **What is lost is noticed.** Behind the end there can be no newer block of the journal: if there is one, the end is
+//! **Losses are noticed.** Behind the end there can be no newer block of the journal. If there is one, the end is
 //! damage and not an end. A page with a damaged valid slot would be replaced by its older slot: the digest in the
 //! superblock says that.
 //!
@@ -19,12 +19,12 @@
 //! the damage is believed then.
 //!
 //! **The journal has room for the end of a snapshot.** Some of its blocks are kept for that. A process that was killed
-//! there has used some of them, and the next snapshot might not come to its end: then the map is written as a whole
+//! there has used some of them, and the next snapshot might not come to its end. Then the map is written as a whole
 //! first, and the journal begins anew.
 //!
-//! **Nothing is served that a crash could take back**: what was read here may still be in the device's volatile cache,
-//! if it was the program that died and not the machine. So the device is flushed before anything is written, a
-//! superblock first.
+//! **A crash cannot take back what is served.** The bytes that were read here may still be in the device's volatile
+//! cache, if the program ended and not the machine. So the device is flushed before anything is written, a superblock
+//! first.
 
 use super::blocks::Blocks;
 use super::bytes::{BLOCK_BYTES, Block};
@@ -48,8 +48,8 @@ use std::sync::Mutex;
 /// Finds the cache on `device` that is one of `identity`. `config.units` is of no account.
 ///
 /// # Errors
-/// There is none, it is of another store, or some of it is damaged; the last is no error if `accepts_losses`: what is
-/// damaged is forgotten then, and so is everything that may be old because of it.
+/// There is no cache, it is of another store, or some of it is damaged. Damage is no error if `accepts_losses`: damaged
+/// records are forgotten then, with every unit that may be old because of them.
 pub fn open(
     device: &mut dyn Blocks,
     identity: Identity,
@@ -134,7 +134,7 @@ fn find_superblock(device: &mut dyn Blocks, identity: Identity) -> Result<Superb
     Ok(superblock)
 }
 
-/// Writes the superblock that holds over one that differs from it: a snapshot counts on both.
+/// Overwrites the other superblock with the valid one if they differ: a snapshot relies on both.
 pub(super) fn repair(device: &mut dyn Blocks, superblock: &Superblock) -> Result<u32, DeviceError> {
     let (found, unreadable) = read_superblocks(device)?;
     let is_right = |found: &Found| *found == Found::Superblock(*superblock);
@@ -168,11 +168,11 @@ struct PageRead {
 struct MapRead {
     /// Pages without a slot that is known to be valid.
     lost: Vec<u32>,
-    /// Other pages, with one slot of an unfinished snapshot: the next snapshot that is finished has to write them.
+    /// Other pages with a slot of an unfinished snapshot: the next finished snapshot has to write them.
     unfinished: Vec<u32>,
 }
 
-/// What the threads that read the map share: the device, what of it cannot be read, and which pages come next.
+/// State that the threads reading the map share: the device, its unreadable blocks, and the next pages.
 struct Source<'a, S> {
     device: &'a mut dyn Blocks,
     unreadable: &'a mut Unreadable,
@@ -225,8 +225,8 @@ fn read_map(
     Ok(MapRead { lost, unfinished })
 }
 
-/// Takes shelves, one after the other, as long as there are some: the device is read by one thread at a time, and what
-/// was read is looked at by all at once. Answers what became of the pages, and how many of their units the store lacks.
+/// Takes shelves until there are none. One thread at a time reads the device; all threads decode at once. Answers what
+/// became of the pages, and how many of their units the store lacks.
 fn read_pages<'a>(
     source: &Mutex<Source<'_, impl Iterator<Item = Shelf<'a>>>>,
     superblock: &Superblock,

@@ -1,9 +1,9 @@
-//! The journal at a start: which of its blocks follow one another, and what they say.
+//! The journal at a start: which of its blocks follow one another, and their records.
 //!
 //! **The end and damage.** A block is written only when the one before it is durable, so behind the end there is no
-//! newer one. If there is, the end is damage. What is *behind the damage* is a run of its own then, up to the newest
-//! block: each of its blocks proves the one before it. Its records need no earlier record: each names its block and its
-//! unit, and what became of them later is recorded later.
+//! newer one. If there is, the end is damage. The blocks *behind the damage* are then a run of their own, up to the
+//! newest block. Each of its blocks proves the one before it. Its records need no earlier record: each names its block
+//! and its unit, and what became of them later is recorded later.
 
 use super::blocks::Blocks;
 use super::bytes::{BLOCK_BYTES, Block};

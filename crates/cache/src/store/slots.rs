@@ -1,7 +1,7 @@
-//! Requests under way: where each stands, its data, and which request has to wait for which.
+//! Requests under way: the step of each, its data, and the requests that wait for it.
 //!
-//! A block has one request at a time. A request that comes meanwhile waits, in the order of coming; so the code below
-//! need not ask what else may be happening to its block.
+//! A block has one request at a time. A later request for the block waits, in order of arrival. So the code below need
+//! not ask what else may be happening to its block.
 
 use super::bytes::{BLOCK_BYTES, Block};
 use super::locks::Locks;
@@ -16,7 +16,7 @@ pub(super) enum TaskKind {
     Write,
     Trim,
     Flush,
-    /// A dirty unit is copied to the store: because the policy gave it up, or because everything is being cleaned.
+    /// Copies a dirty unit to the store, because the policy gave it up, or because everything is being cleaned.
     Clean {
         /// The number of the job, if the policy gave it up.
         job: Option<u64>,
@@ -31,7 +31,7 @@ pub(super) enum Step {
     Lock,
     /// For an empty unit.
     Unit,
-    /// For what the journal says of its block to be durable, before the block is changed on the store.
+    /// Waits until the journal's record of its block is durable, before the block changes on the store.
     Known,
     /// To be durable in the journal.
     Commit,
@@ -41,7 +41,7 @@ pub(super) enum Step {
     ReadUnit,
     /// For its neighbours from theirs, to be copied with them.
     Neighbours,
-    /// For the rest of its block from a unit: what is written is not a whole one.
+    /// Waits for the rest of its block from a unit: the write does not cover the whole block.
     Merge,
     /// For the store, without any part of the cache.
     Around,
@@ -51,7 +51,7 @@ pub(super) enum Step {
     Promote,
     /// For the unit to which it is written.
     WriteUnit,
-    /// For the store to have what a unit holds, or to be rid of a block.
+    /// Waits until the store has a unit's content, or has trimmed a block.
     Store,
     /// For the host to take the answer.
     Answered,
@@ -77,9 +77,9 @@ pub(super) struct Slot {
     /// Records that must be durable, and writes to the store.
     pub records: u64,
     pub store_writes: u64,
-    /// A flush of the store failed while the store was writing it, so its success says nothing.
+    /// A flush of the store failed during its write, so the write's success says nothing.
     pub is_doubtful: bool,
-    /// The run that a copied unit belongs to, in slots and blocks one behind the other.
+    /// The run of a copied unit, with consecutive slots and blocks.
     pub run: u64,
     /// Units that were tried for what is written, and are bad.
     pub tries: u8,
@@ -135,8 +135,8 @@ pub(super) struct Slots {
 }
 
 /// Slots that are vacant. Neighbouring blocks are given neighbouring slots if possible, so that one request of a host's
-/// can move them all. A host that says how many requests are to come is given slots from the first gap that has room
-/// for them, or the longest gap. A single request is given the lowest, so that gaps stay long. O(slots).
+/// can move them all. A host that says how many requests are to come gets slots from the first gap with room for them,
+/// or the longest gap. A single request is given the lowest, so that gaps stay long. O(slots).
 struct Vacant {
     /// The first of them all, and a bit for each from there on.
     first: u32,
@@ -264,7 +264,7 @@ impl Slots {
         self.vacant.count
     }
 
-    /// How many of so many other requests can be taken into slots one behind the other.
+    /// Number of `requests` other requests that fit into consecutive slots.
     pub fn room_together(&self, requests: u32) -> u32 {
         self.vacant.gap(requests).len() as u32
     }
@@ -321,8 +321,8 @@ impl Slots {
         self.ranges.push(at);
     }
 
-    /// Locks a block of `blocks` that is free again for the slot that waits longest for it, and answers that slot.
-    /// `unlocked` held the range.
+    /// Locks a freed block of `blocks` for the slot that has waited longest for it, and answers that slot. `unlocked`
+    /// held the range.
     fn next_of_range(&mut self, blocks: &Range<u64>, unlocked: usize) -> Option<usize> {
         if self.waiting == 0 {
             return None;
@@ -339,7 +339,7 @@ impl Slots {
         Some(next)
     }
 
-    /// Unlocks a range, and hands to `take` each slot that has one of its blocks now.
+    /// Unlocks a range, and hands to `take` each slot that gets one of its blocks.
     pub fn unlock_range(&mut self, at: usize, mut take: impl FnMut(usize)) {
         let blocks = self.slots[at].range();
         self.locked.take(at);
@@ -349,7 +349,7 @@ impl Slots {
         }
     }
 
-    /// A slot that waits for `block` to copy it; of those with a job only, if so.
+    /// A slot that waits for `block` to copy it; only one with a job, if `jobs_only`.
     pub fn waiting_to_clean(&self, block: u64, jobs_only: bool) -> Option<usize> {
         let is_meant = |kind| matches!(kind, TaskKind::Clean { job } if job.is_some() || !jobs_only);
         let from = self.requests as usize;
@@ -364,8 +364,7 @@ impl Slots {
         self.slots[at].step = Step::Vacant;
     }
 
-    /// Whether each block has one slot at the most, each that waits has one to wait for, and counts are what they
-    /// count.
+    /// Whether each block has at most one slot, each waiting slot has one to wait for, and counts are right.
     ///
     /// # Errors
     /// The first thing that is not so.
@@ -466,7 +465,7 @@ mod tests {
         /// Red if the longest gap is taken for the first that is long enough, if a gap ends with a word, and if a
         /// single request is put behind those that came together.
         #[test]
-        fn who_comes_together_is_put_together_where_there_is_room(
+        fn requests_that_come_together_are_put_together_where_there_is_room(
             first in 0u32..200,
             taken in prop::collection::vec(any::<bool>(), 1..200),
             wanted in 2u32..100,

@@ -1,4 +1,4 @@
-//! Snapshots of the map, while requests go on, so that the journal need not be longer than it is.
+//! Snapshots of the map while requests go on, which bound the length of the journal.
 //!
 //! ```text
 //!   begin: which block of the journal is next         all pages that have changed, into the slots that do not hold
@@ -6,12 +6,11 @@
 //!   superblock 0, flush, superblock 1, flush          the journal before the beginning is not needed any more
 //! ```
 //!
-//! **The journal is paced by the map.** While the pages are written, the journal may be as far through what is left of
-//! it as the snapshot is through the map. So no request finds it full: its next block waits for a few pages, and not
-//! for all.
+//! **The map paces the journal.** While pages are written, the journal may have used as much of its rest as the
+//! snapshot has written of the map. So no request finds it full: its next block waits for a few pages, and not for all.
 //!
-//! The order of the first two lines with the third is what matters: a page may say what the journal was not yet told
-//! durably, and would be ahead of the data then. When the superblock says that the page holds, it is not.
+//! What matters is that the first two lines come before the third. A page may have a change that is not durable in the
+//! journal yet, and would be ahead of the data then. When the superblock says that the page holds, it is not.
 
 use super::bytes::{BLOCK_BYTES, Block};
 use super::commit::Journal;
@@ -87,7 +86,7 @@ impl Snapshot {
         self.is_idle() && journal.is_empty() && pages.changed() == 0
     }
 
-    /// The number of the first block of the journal that may not be written yet; `start` is the first that is needed.
+    /// Number of the first block of the journal that may not be written yet. `start` is the first that is needed.
     pub fn journal_end(&self, start: u64, layout: &Layout) -> u64 {
         let all = start + u64::from(layout.journal_blocks);
         // The last blocks are kept for the end of a snapshot, which makes room.

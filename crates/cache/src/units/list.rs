@@ -53,7 +53,7 @@ impl List {
         self.length += 1;
     }
 
-    /// Adds all of `other` at the new end, in its order; they are in this list then, and in no other.
+    /// Moves all of `other` to the new end of this list, in order.
     pub(crate) fn append(&mut self, units: &mut Units, other: List) {
         if other.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! A run of units, for one of several threads that fill or list all of them at once.
+//! A run of units, for one of several threads that fill or list all of them.
 
 use super::{AGAIN, BLOCK, CLASS, DIRTY, List, POOL, Pool, STAMP, UnitDescriptor, UnitId, Units};
 use plimsoll_core::Class;
@@ -82,7 +82,7 @@ impl Part<'_> {
         *word = STAMP.set(*word, u64::from(stamp));
     }
 
-    /// Adds `unit` at the new end of `list`, in which only units of this part are.
+    /// Adds `unit` at the new end of `list`, which has units of this part only.
     #[inline]
     pub fn push(&mut self, list: &mut List, unit: UnitId) {
         list.push_to(self.descriptors, self.first, unit);

@@ -36,7 +36,7 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
         }
         CacheCommand::Flush(CacheVolumeArguments { volume, daemon }) => {
             flush(&mut connect(daemon)?, volume)?;
-            print(format!("volume {volume}: what was dirty is on the slow device"))
+            print(format!("volume {volume}: all dirty data is on the slow device"))
         }
         CacheCommand::Attach(arguments) => {
             let (volume, cache) = (arguments.volume.clone(), arguments.cache.clone());
@@ -63,7 +63,7 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
     }
 }
 
-/// Has the daemon do something, after most of what is dirty in the cache of `volume` was written back.
+/// Asks the daemon to do something, after most dirty blocks in the cache of `volume` were written back.
 fn done(daemon: &DaemonArguments, request: &Request, volume: Option<&String>) -> Outcome {
     let mut client = connect(daemon)?;
     if let Some(volume) = volume {

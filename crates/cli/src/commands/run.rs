@@ -22,7 +22,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// How often a daemon's socket is looked for, and how long after another: five seconds together.
+/// How often a daemon's socket is tried, with a pause in between: five seconds together.
 const LOOKS: u32 = 50;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 /// After so many looks the command says what it waits for: half a second.

@@ -77,12 +77,12 @@ fn watch(arguments: &WhyArguments) -> Result<Vec<Watched>, Failure> {
         }
     }
     match watched.is_empty() {
-        true => Err(Failure::NotRun("no file system is mounted here whose disk can be watched".to_owned())),
+        true => Err(Failure::NotRun("no file system on a disk that can be watched is mounted here".to_owned())),
         false => Ok(watched),
     }
 }
 
-/// The sessions of processes that are tenants; none where no daemon answers, since none is needed.
+/// Sessions of processes that are tenants; none if no daemon answers, since none is needed.
 fn tenants(daemon: &DaemonArguments) -> BTreeMap<u32, String> {
     let asked = connect(daemon).and_then(|mut client| client.ask(&Request::Tenants {}));
     let Ok(Response::Tenants(tenants)) = asked else { return BTreeMap::new() };
@@ -108,7 +108,7 @@ fn per_second(bytes: u64, elapsed: Span) -> f64 {
     bytes as f64 / elapsed.as_secs_f64()
 }
 
-/// Bytes that kernel threads submitted to the disk: a tool that looks at submitters cannot tell which process caused
+/// Bytes that kernel threads submitted to the disk. A tool that looks at submitters cannot tell which process caused
 /// them.
 fn by_kernel_threads(rows: &[Row]) -> u64 {
     let through = rows.iter().flat_map(|row| &row.through);
@@ -149,7 +149,7 @@ fn as_text(disk: &mut Watched, sample: &CauseSample, now: Time, elapsed: Span) -
     }
     if sample.lost_pages > 0 {
         text.push_str(&format!(
-            "{} dirty pages or blocks of metadata found no room: with them stand those who wrote the file lately, or unknown\n",
+            "{} dirty pages or blocks of metadata found no room: they stand with the last writers of their file, or as unknown\n",
             sample.lost_pages
         ));
     }

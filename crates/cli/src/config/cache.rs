@@ -13,7 +13,7 @@ use plimsoll_settings::scheme::{self, SchemeError};
 use plimsoll_settings::{Place, Problem, Section};
 use std::path::Path;
 
-/// When a write is acknowledged: when a device has it, when it is durable, or when the slow device has it.
+/// When a write is acknowledged: a device has it, it is durable, or the slow device has it.
 const SEMANTICS_ALL: [Semantics; 3] = [Semantics::WriteCache, Semantics::Strict, Semantics::WriteThrough];
 const DIRTY_MAX_ALLOWED: &str =
     "a part of the cache such as \"20%\", above 0% and at most 100%, or a size of at least 4096 bytes such as \"4GiB\"";
@@ -34,7 +34,8 @@ const SIZE: Key<Quantity<ByteCount>> = Key {
     name: "size",
     form: Quantity { allowed: SIZE_ALLOWED, is_allowed: |size| size.0.is_multiple_of(BLOCK_BYTES) },
     absent: Absent::Words("all of it"),
-    help: "bytes to use when the cache is made, 128 KiB to 512 GiB; a file is made as long. Later it is of no account",
+    help: "bytes to use when the cache is made, 128 KiB to 512 GiB; a file is made as long. Later the key has no \
+           effect",
 };
 const POLICY: Key<Choice> = Key {
     name: "policy",
@@ -60,13 +61,13 @@ const DIRTY_MAX: Key<Text> = Key {
     name: "dirty_max",
     form: Text::new("part or size", DIRTY_MAX_ALLOWED),
     absent: Absent::Words("all of it"),
-    help: "how much may be dirty at once, that is, on the fast device only. Writes that would make more dirty wait",
+    help: "bytes that may be dirty at once, that is, on the fast device only. Writes beyond that wait",
 };
 const DIRTY_AGE: Key<Text> = Key {
     name: "dirty_age",
     form: Text::new("time", WRITE_BACK_ALLOWED),
     absent: Absent::Words("for ever"),
-    help: "how long a block may be dirty, if the slow device takes the writes asked of it in half of that",
+    help: "how long a block may be dirty, if the slow device answers writes within half of that",
 };
 const IDLE_WRITE_BACK: Key<Text> = Key {
     name: "idle_write_back",
@@ -104,7 +105,7 @@ const ACCEPT_LOSSES: Key<Boolean> = Key {
     form: Boolean,
     absent: Absent::Value(false),
     help: "if a part of the cache's own records is damaged: `true`: the daemon forgets it and uses the rest; `false`: \
-           the daemon does not start, and names the bound of what would be lost, in units and bytes ([cache-format.md](cache-format.md#what-is-believed-beside-damage))",
+           the daemon does not start, and says how many units and bytes would be lost at most ([cache-format.md](cache-format.md#what-is-believed-beside-damage))",
 };
 
 pub(super) const TABLE: KeyTable = KeyTable {
@@ -143,8 +144,8 @@ pub struct Cache {
     pub settings: CacheSettings,
     /// The scheme of classes, as the file names it.
     pub classes: String,
-    /// Pools that may fill only a part of it: the line, a pool's name or a volume's and a session's with `/` between,
-    /// and the part. The settings have the paths of their accounts.
+    /// Pools that may fill only a part of it: the line, the name of a pool or `VOLUME/SESSION`, and the part. The
+    /// settings have the paths of their accounts.
     pub bounds: Vec<(usize, String, f64)>,
     /// Where the section stands.
     pub place: Place,

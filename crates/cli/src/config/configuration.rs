@@ -25,7 +25,7 @@ pub struct Configuration {
     pub devices: Vec<Device>,
     /// Pools, parents before children.
     pub pools: Vec<Pool>,
-    /// Caches in the order of the file; a cache without a volume can be attached to one.
+    /// Caches in the order of the file. A cache without a volume can be attached to one.
     pub caches: Vec<Cache>,
     /// Volumes in the order of the file.
     pub volumes: Vec<Volume>,
@@ -74,7 +74,7 @@ impl Configuration {
         format!("{}/{}", self.pool_path(&volume.pool), volume.name)
     }
 
-    /// What each session of `volume` is promised. Rates and weight are the volume's, shared by its sessions; a priority
+    /// What each session of `volume` is promised. Rates and weight are the volume's, shared by its sessions. A priority
     /// and deadlines are each session's own: the volume's, or those of the nearest pool around it that has any.
     pub fn session_allocation(&self, volume: &Volume) -> Allocation {
         self.inherited(&self.volume_path(volume))

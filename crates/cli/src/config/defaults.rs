@@ -1,11 +1,11 @@
-//! Settings that a configuration may leave out: they follow from the user that runs the program.
+//! Defaults that depend on the user that runs the program.
 
 use std::path::PathBuf;
 
 /// The control socket in the state directory, if the configuration names none.
 pub(super) const CONTROL_SOCKET_NAME: &str = "control.sock";
 
-/// Settings that a configuration may leave out: they follow from the user that runs the program.
+/// Defaults that depend on the user that runs the program.
 #[derive(Clone, Debug)]
 pub struct Defaults {
     /// Where sockets and records are kept.

@@ -37,7 +37,7 @@ pub(super) fn bounded(path: PathBuf, bytes_max: usize) -> Result<PathBuf, String
     }
 }
 
-/// Why the section at `place` cannot name this file by its key `key`: it is neither a file nor a block device, or it is
+/// Why the section at `place` cannot name this file by its key `key`. It is neither a file nor a block device, or it is
 /// the configuration itself. A file that is not there may come before the daemon starts.
 pub(super) fn refused_file(place: &Place, key: &str, path: &Path, configuration: &Path) -> Option<Problem> {
     let metadata = std::fs::metadata(path).ok()?;

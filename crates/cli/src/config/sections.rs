@@ -67,7 +67,7 @@ pub(super) struct Sections {
     pub(super) volumes: Vec<Volume>,
     /// The names that a pool may be on; `None` if they are not all known.
     pub(super) device_names: Option<BTreeSet<String>>,
-    /// The names that a pool or a volume may be in; `None` if they are not all known.
+    /// The pools that a pool or a volume may be in; `None` if they are not all known.
     pub(super) pool_names: Option<BTreeSet<String>>,
     /// The names of caches; `None` if they are not all known.
     pub(super) cache_names: Option<BTreeSet<String>>,

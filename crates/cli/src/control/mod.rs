@@ -14,7 +14,7 @@ pub mod server;
 
 use std::io::{self, BufRead, Read};
 
-/// Reads a line of at most `bytes_max` bytes, without its end; `None` at the end of the input.
+/// Reads a line of at most `bytes_max` bytes, without its end; `None` at the end of input.
 ///
 /// # Errors
 /// `InvalidData` for a longer line; the rest of it stays unread.

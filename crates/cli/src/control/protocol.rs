@@ -26,14 +26,14 @@ pub enum Request {
     PoolAdd {
         /// Its path: names joined by `/`, all but the last of pools that are open.
         pool: String,
-        /// The device, for a pool that is in no other; may be left out where there is only one.
+        /// The device, for a pool that is in no other. It may be left out if there is only one.
         #[serde(default)]
         device: Option<String>,
-        /// What it is promised; what is left out is as in a configuration that leaves it out.
+        /// Its promises. Missing ones are as in a configuration without them.
         #[serde(default)]
         change: Change,
     },
-    /// Changes what a pool or a volume was promised, from the next request on; answered with [`Response::Done`].
+    /// Changes the promises of a pool or a volume, from the next request on; answered with [`Response::Done`].
     PoolSet {
         /// Its path; a volume's is its pool's path and its own name.
         pool: String,
@@ -52,7 +52,7 @@ pub enum Request {
         volume: String,
         /// What the session is called; a number makes it unique.
         name: String,
-        /// What it is promised out of what the volume is; what is left out is as for the volume's connections.
+        /// Its promises, as a part of the volume's. Missing ones are as for the volume's connections.
         #[serde(default)]
         change: Change,
         /// Whether it ends with the connection that asks for it.
@@ -70,12 +70,12 @@ pub enum Request {
         /// The volume; may be left out where only one takes tenants.
         #[serde(default)]
         volume: Option<String>,
-        /// The path of the pool that the session opens in; the volume's own account if it is left out.
+        /// The path of the pool for the session; the volume's own account if it is left out.
         #[serde(default)]
         pool: Option<String>,
         /// What the session is called; a number makes it unique.
         name: String,
-        /// What it is promised; what is left out is as in a configuration that leaves it out.
+        /// Its promises. Missing ones are as in a configuration without them.
         #[serde(default)]
         change: Change,
         /// The process.
@@ -87,7 +87,7 @@ pub enum Request {
     VolumeList {},
     /// How the volumes' caches are; answered with [`Response::Caches`].
     CacheList {},
-    /// Begins to write to the slow device what only a volume's cache has; answered with [`Response::CacheFlushing`].
+    /// Begins to flush a volume's cache; answered with [`Response::CacheFlushing`].
     CacheFlush {
         /// The volume.
         volume: String,
@@ -102,7 +102,7 @@ pub enum Request {
         #[serde(default)]
         make: bool,
     },
-    /// Takes a volume's cache away when everything in it is on the slow device; answered with [`Response::Done`].
+    /// Flushes a volume's cache and detaches it; answered with [`Response::Done`].
     CacheDetach {
         /// The volume.
         volume: String,
@@ -124,9 +124,9 @@ pub enum Request {
         /// What changes; what is left out stays.
         change: CacheChange,
     },
-    /// Everything that a device is asked to do from now on; answered with [`Response::Recording`], any number of
-    /// [`Response::Records`] and [`Response::Recorded`], and then the connection is closed. The client ends it by
-    /// closing its end for sending.
+    /// Records the requests to a device from now on. The answers are [`Response::Recording`], any number of
+    /// [`Response::Records`] and [`Response::Recorded`]; then the connection is closed. The client ends it by closing
+    /// its end for sending.
     Record {
         /// The device; may be left out where there is only one.
         #[serde(default)]
@@ -242,7 +242,7 @@ pub enum Response {
     Session(SessionEntry),
     /// A recording begins.
     Recording(RecordingStart),
-    /// A part of the recording; a part without records says that the daemon is still there.
+    /// A part of the recording. A part without records says that the daemon still works.
     Records(Records),
     /// The recording is over.
     Recorded(RecordingEnd),
@@ -289,7 +289,7 @@ pub struct LossEntry {
     pub registrations: u64,
     /// Events, which are in no account's books.
     pub events: u64,
-    /// Dirty pages and blocks of metadata, which are charged to the recent writers of their file, or to no account.
+    /// Dirty pages and blocks of metadata, charged to the recent writers of their file, or to no account.
     pub entries: u64,
 }
 
@@ -379,9 +379,9 @@ pub struct Records {
     pub lost: u64,
 }
 
-/// A request: when the scheduler got it, nanoseconds since the start; `read`, `write`, `flush`, `trim` or
-/// `write_zeroes`; the volume's number; first byte on the device; bytes; nanoseconds until it was done, `null` if it
-/// was under way at the end.
+/// A request, as an array. Its elements are the arrival at the scheduler, nanoseconds since the start; `read`, `write`,
+/// `flush`, `trim` or `write_zeroes`; the volume's number; first byte on the device; bytes. The last element is its
+/// duration in nanoseconds, `null` if it was under way at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record(pub u64, pub Cow<'static, str>, pub u32, pub u64, pub u32, pub Option<u64>);
 
@@ -450,7 +450,7 @@ pub fn parse_request(line: &[u8]) -> Result<Request, ErrorReport> {
     serde_json::from_slice(line).map_err(|error| refusal(&error))
 }
 
-/// Parses hostile bytes, for the fuzzer; a request that is understood is written and read back as itself.
+/// Parses hostile bytes, for the fuzzer. A valid request is written and read back as itself.
 pub fn parse_for_fuzzing(line: &[u8]) {
     if let Ok(request) = parse_request(line) {
         let written = serde_json::to_vec(&request).expect("requests can be written");

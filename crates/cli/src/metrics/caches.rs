@@ -69,7 +69,7 @@ const CACHE_ROWS: &[MetricRow<CacheStatus>] = &[
         "free_units",
         "cache_free_bytes",
         Unit::Blocks,
-        "units that another block could get; they are still readable",
+        "units without a block, or with one that may be replaced at any time; reads still find that block",
         |cache: &CacheStatus| cache.free_units.into(),
     )
     .column(">free"),

@@ -4,7 +4,7 @@ use super::ANSWERS;
 use super::metric::{MetricKind, Rows};
 use serde_json::{Map, Value};
 
-/// The fields of `answer`, a whole answer of the control socket, that no row describes: their places, each once.
+/// Fields of `answer`, a whole answer of the control socket, without a row: their places, each once.
 pub fn without_row(answer: &Value) -> Vec<String> {
     let mut missing = Vec::new();
     for (kind, value) in answer.as_object().into_iter().flatten() {

@@ -47,7 +47,7 @@ const DEVICE_ROWS: &[MetricRow<EngineStatus>] = &[
         "reserves_kept",
         "reserve_kept_ratio",
         Unit::Ratio,
-        "the part of what was promised that all reserves had in the last second: 1 where promises hold. The log says when it \
+        "the part of each reserve that accounts had in the last second: 1 where promises hold. The log says when it \
          falls below 1 and when it is 1 again",
         |device| device.reserves_kept.into(),
     ),

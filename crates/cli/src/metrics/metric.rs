@@ -1,4 +1,4 @@
-//! One row of the table of metrics: a field of the control socket's answers, and where else it is shown.
+//! One row of the table of metrics: a field of the control socket's answers, and its other uses.
 
 use super::reading::Reading;
 use plimsoll_core::{ByteCount, Rate, Span};
@@ -14,7 +14,7 @@ pub enum MetricKind {
     Histogram,
     /// A text that tells one subject from another, such as an account's path.
     Label,
-    /// Anything else: a text, a list, a setting, or a number that another row has as a metric.
+    /// Anything else: a text, a list, a setting, or a number that is a metric in another row.
     Plain,
 }
 
@@ -76,7 +76,7 @@ impl Unit {
     }
 }
 
-/// One of several rows that make one family of metrics: they have the same name, and a label tells them apart.
+/// One of several rows of a family of metrics: they share a name, and a label distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The label.
@@ -173,7 +173,7 @@ impl Column {
     }
 }
 
-/// A row of the table of metrics: a field of `S`, which is an account, a volume or another status.
+/// A row of the table of metrics: a field of `S`, a status of an account, a volume and so on.
 pub struct MetricRow<S: 'static> {
     /// What it says of the field.
     pub metric: Metric,
@@ -204,7 +204,7 @@ kinds! {
     histogram Histogram;
 }
 
-/// A row of a text that tells a subject from others: the value of the label `name` of all its metrics.
+/// A row of a text that identifies a subject: the value of the label `name` of all its metrics.
 pub const fn label<S>(
     field: &'static str,
     name: &'static str,

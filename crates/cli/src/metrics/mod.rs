@@ -1,4 +1,4 @@
-//! The table of metrics: one row for each field that the control socket says of a running daemon.
+//! The table of metrics: one row for each field of a running daemon in the control socket's answers.
 //!
 //! A row has the field's name in JSON, its name for monitoring, its unit, its help, its kind, how it is read out of a
 //! status, and the columns that show it. The answers of the control socket, what `plimsoll status`, `pool list`,

@@ -28,7 +28,7 @@ const TENANT_ROWS: &[MetricRow<TenantEntry>] = &[
 ];
 
 /// What families of losses are.
-const LOST: &str = "what found no room in the tags since they were loaded";
+const LOST: &str = "losses of the tags: entries without room since the tags were loaded";
 
 /// What the tags of a volume or of an observed device have lost.
 pub static LOSS: Section<LossEntry> = Section { rows: LOSS_ROWS };

@@ -103,9 +103,14 @@ const READ_AHEAD_ROWS: &[MetricRow<ReadAheadStatus>] = &[
         "bytes of reads that were answered out of it",
         |ahead| ahead.used_bytes.into(),
     ),
-    counter("wasted_bytes", "read_ahead_wasted_bytes_total", Unit::Bytes, "what was dropped unread", |ahead| {
-        ahead.wasted_bytes.into()
-    }),
+    counter(
+        "wasted_bytes",
+        "read_ahead_wasted_bytes_total",
+        Unit::Bytes,
+        "bytes that were read ahead and dropped \
+                                                                           unread",
+        |ahead| ahead.wasted_bytes.into(),
+    ),
 ];
 
 /// The volumes, as `volume_list` and `status` have them: what serves each.

@@ -39,7 +39,7 @@ pub(super) struct Administration {
     doors: Arc<OpenDoors>,
     caches: Caches,
     stop: Sender<()>,
-    /// Held while something is looked up and then changed, so that two clients do not undo each other's change.
+    /// Held from a look-up to the change that follows, so that two clients do not undo each other's change.
     changing: Mutex<()>,
 }
 
@@ -155,8 +155,8 @@ impl Administration {
         self.devices.iter().map(|device| device.engine.status().map_err(Refusal::from)).collect()
     }
 
-    /// The same for readers: what an application has opened is a session to them, and its connections are sessions in
-    /// it. The engine has a pool for it, because it has members.
+    /// The same for readers. A session that an application opened is a session, and its connections are sessions in it.
+    /// The engine has a pool for it, because it has members.
     fn shown_engines(&self) -> Result<Vec<EngineStatus>, Refusal> {
         let mut engines = self.engines()?;
         let accounts = engines.iter_mut().flat_map(|engine| &mut engine.accounts);
@@ -238,8 +238,7 @@ impl Administration {
         Err(Refusal::NotFound(format!("there is no pool {path:?}; plimsoll pool list shows what there is")))
     }
 
-    /// Whether there is a session at `path`: one that an application has opened, or a connection's, mount's or
-    /// tenant's.
+    /// Whether there is a session at `path`: an application's, a connection's, a mount's or a tenant's.
     fn is_session(&self, path: &str) -> Result<bool, Refusal> {
         for device in &self.devices {
             if device.engine.account(path)?.is_some_and(|account| account.kind == AccountKind::Session) {
@@ -342,7 +341,7 @@ impl Administration {
     }
 }
 
-/// That a volume has no door for a session, and which volumes have one.
+/// The refusal that a volume has no door for a session, with the volumes that have one.
 fn no_door(volume: &str) -> String {
     let missing = with_sockets().map(|(entry, sockets)| format!("no {} {}", entry.title, sockets.words.door));
     let (missing, allowed): (Vec<String>, Vec<&str>) =

@@ -1,4 +1,4 @@
-//! The front ends that clients connect to: where the daemon listens, and which doors it opens.
+//! The front ends that clients connect to: the daemon's listeners and their doors.
 
 use super::doors::{OpenDoors, Place};
 use super::plan;
@@ -42,8 +42,7 @@ pub(super) fn bind(configuration: &Configuration) -> Result<Vec<Bound>, Failure>
     Ok(bound)
 }
 
-/// Opens the doors of all volumes and serves them; answers with the listeners at work and with what is served, a line
-/// each.
+/// Opens the doors of all volumes and serves them. Answers the running listeners and a line for each.
 ///
 /// # Errors
 /// A door cannot be opened, or the system has no thread for a listener.

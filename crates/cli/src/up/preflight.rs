@@ -1,4 +1,4 @@
-//! Whether this user on this machine can do what the configuration asks, before anything is touched.
+//! Whether this user on this machine can run the configuration; checked before anything changes.
 
 use super::{plan, unserved};
 use crate::config::{Backing, Configuration, Place, Problem, quoted};
@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
 use tracing::warn;
 
-/// Raises the limit of open files to this user's maximum: each connection is a file, and a shell's own limit is 1024.
+/// Raises the limit of open files to this user's maximum. Each connection is a file, and a shell's own limit is 1024.
 pub(super) fn raise_open_files_max() {
     let allowed = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: allowed.maximum, maximum: allowed.maximum };
@@ -19,7 +19,7 @@ pub(super) fn raise_open_files_max() {
     }
 }
 
-/// Says why mounts cannot be made, naming the first that is asked for; `None` if they can or none is.
+/// Says why mounts cannot be made, naming the first one; `None` if they can or there are none.
 pub(super) fn refusal(configuration: &Configuration) -> Option<String> {
     let user = rustix::process::geteuid();
     if !user.is_root()
@@ -89,7 +89,7 @@ pub(super) fn wrong_files(configuration: &Configuration) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Mount points and mount options that would be refused later, when a volume may have been formatted already.
+/// Mount points and mount options that would be refused later, perhaps after a volume was formatted.
 pub(super) fn wrong_mounts(configuration: &Configuration) -> Option<String> {
     let mounts = configuration.volumes.iter().filter_map(|volume| volume.mount.as_ref());
     let lines: Vec<String> = mounts

@@ -91,7 +91,7 @@ fn a_cached_volume_is_served_administered_and_warm_after_a_restart() {
         "it is not on the slow device yet"
     );
 
-    assert_eq!(done(&site, &["cache", "flush", "db"]), "volume db: what was dirty is on the slow device");
+    assert_eq!(done(&site, &["cache", "flush", "db"]), "volume db: all dirty data is on the slow device");
     assert_eq!(status(&site)["dirty_units"], 0);
     assert!(std::fs::read(site.path("slow.img")).unwrap()[..1 << 20] == data);
     done(&site, &["cache", "policy", "db", "--policy", "selective", "--classes", "ntfs", "--semantics", "strict"]);
@@ -326,8 +326,7 @@ fn a_lost_cache_is_noticed_and_the_slow_device_is_not_served_without_it() {
     std::fs::write(&fast, vec![0; bytes.len()]).unwrap();
     refused(
         // It is noted that the volume has one, so to make another takes a word.
-        "there is no cache on the device; to make one: plimsoll cache make plimsoll.toml fast --replace (if there was one, what only it \
-         had is lost)",
+        "there is no cache on the device; to make one: plimsoll cache make plimsoll.toml fast --replace (if there was a cache, its dirty data is lost)",
     );
     std::fs::write(&fast, &bytes[..bytes.len() / 2]).unwrap();
     refused("but its device has only 512");
@@ -369,8 +368,7 @@ fn a_corrupted_cache_is_never_served_as_good_data() {
     bytes[2 * BLOCK_BYTES..first_unit * BLOCK_BYTES].iter_mut().step_by(977).for_each(|byte| *byte ^= 0x10);
     std::fs::write(&fast, &bytes).unwrap();
     let log = text(&site.up_fails().stderr);
-    let advice =
-        "to accept it: put accept_losses = true into cache.fast (plimsoll.toml:7), then plimsoll up plimsoll.toml";
+    let advice = "to accept the loss: put accept_losses = true into cache.fast (plimsoll.toml:7), then plimsoll up plimsoll.toml";
     assert!(log.contains("are damaged; accepting that loses at most ") && log.contains(advice), "{log}");
     let path = site.path("plimsoll.toml");
     let accepting =
@@ -448,7 +446,7 @@ fn a_file_that_names_a_detached_cache_is_told_at_once_and_at_the_next_start() {
     let site = site("");
     let daemon = site.up();
     let said = done(&site, &["cache", "detach", "db"]);
-    assert!(said.contains("still names it, and the next start refuses that: take volume.db.cache out"), "{said}");
+    assert!(said.contains("still names the cache: take volume.db.cache out"), "{said}");
     daemon.stop();
     let refused = site.start_fails(&["up", "plimsoll.toml"]);
     let told = text(&refused.stderr);

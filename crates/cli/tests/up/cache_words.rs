@@ -83,7 +83,7 @@ fn damaged_blocks_count_once_and_are_named_with_the_command_that_gives_them_up()
     let table = done(&site, &["cache", "status"]);
     assert!(table.contains("works, 2 blocks were DAMAGED, 2 lost"), "{table}");
     let given_up = done(&site, &["cache", "detach", "db", "--lost"]);
-    assert!(given_up.contains("8 KiB could not be read and are lost"), "{given_up}");
+    assert!(given_up.contains("8 KiB of dirty data could not be read and are lost"), "{given_up}");
     let log = daemon.stop();
     assert_eq!(log.matches(named).count(), 1, "{log}");
 }
@@ -104,13 +104,13 @@ fn a_start_without_the_file_of_a_cache_names_the_command_that_makes_one_and_what
     site.up().stop();
     // It is noted from now on that the volume has one.
     std::fs::rename(&fast, &kept).unwrap();
-    refused("to make one: plimsoll cache make plimsoll.toml fast --replace (what only the old one had is lost)");
+    refused("to make one: plimsoll cache make plimsoll.toml fast --replace (the old cache's dirty data is lost)");
     // It is there, and this user may not open it. (A directory is refused when the configuration is read.)
     std::fs::File::create(&fast).unwrap();
     std::fs::set_permissions(&fast, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
     refused(
-        "if it can be read and not written: plimsoll cache rescue plimsoll.toml db copies what only it has, and plimsoll cache forget \
-         plimsoll.toml db gives it up then",
+        "if it can be read and not written: plimsoll cache rescue plimsoll.toml db copies its dirty data, and then plimsoll \
+         cache forget plimsoll.toml db gives it up",
     );
 }
 
@@ -141,7 +141,7 @@ fn a_damaged_journal_is_refused_with_the_bound_of_what_accepting_it_loses() {
     let log = text(&site.up_fails().stderr);
     let bound = "1 blocks of the cache's journal and 0 pages of its map are damaged; accepting that loses at most 1.03 MiB (263 units) that the \
                  slow device lacks: 40 KiB (10 units) that cannot be believed any more, and at most 253 units that the damaged records \
-                 named; 0 clean units are forgotten, too; all of that was written in the last 3600 s before the daemon ended";
+                 named; 0 clean units are forgotten, too; all of this data was written in the last 3600 s before the daemon ended";
     let accepts = "put accept_losses = true into cache.fast (plimsoll.toml:7), then plimsoll up plimsoll.toml";
     assert!(log.contains(bound) && log.contains(accepts), "{log}");
     let path = site.path("plimsoll.toml");

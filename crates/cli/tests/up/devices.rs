@@ -237,7 +237,7 @@ fn a_loop_device_on_a_file_that_is_mounted_by_another_one_is_not_served() {
     runs("mount", &[devices[0].0.to_str().unwrap(), target.to_str().unwrap()]);
     let _mounted = Mounted(&target);
     let log = text(&plain(&devices[1].0).up_fails().stderr);
-    let why = format!("{}, which lies beneath it: the loop device {}", slow.display(), devices[0].0.display());
+    let why = format!("{}, a device beneath it, is the loop device {}", slow.display(), devices[0].0.display());
     assert!(log.contains(&why), "{log}");
 }
 
@@ -322,7 +322,7 @@ fn a_cache_follows_its_slow_file_to_a_loop_device_and_back() {
             let half = part("8388608", "8388608");
             let wrong = Site::new(&configuration(&half.0, &fast).replace("16MiB", "8MiB"));
             let (is_adopted, said) = adopt(&wrong);
-            let why = "no note that came along with the slow file names this cache";
+            let why = "no note that is attached to the slow file names this cache";
             assert!(!is_adopted && said.contains(why), "{said}");
         }
     }

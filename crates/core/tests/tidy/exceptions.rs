@@ -32,6 +32,9 @@ pub struct Exceptions {
     pub type_names: Counts,
     /// Lines with comments that are too wide, of each part of the repository.
     pub comments: Counts,
+    /// Long sentences in doc comments, of each part of the repository.
+    #[serde(default)]
+    pub sentences: Counts,
     /// Old words, of each part of the repository.
     #[serde(default)]
     pub terms: Counts,
@@ -83,13 +86,14 @@ fn sums(of: &Exceptions) -> String {
     let files: usize = of.circle.iter().map(|circle| circle.files.len()).sum();
     format!(
         "{} circles of {files} files; {} types with impls in {} other files; {} wide structs; {} repeated type names;\n\
-        # {} wide lines of comments; {} headless pronouns.",
+        # {} wide lines of comments; {} long sentences; {} headless pronouns.",
         of.circle.len(),
         names(&of.impls),
         sum(&of.impls),
         names(&of.fields),
         names(&of.type_names),
         sum(&of.comments),
+        sum(&of.sentences),
         sum(&of.pronouns)
     )
 }
@@ -104,6 +108,7 @@ fn today() -> Exceptions {
         fields: fields::wide(crates),
         type_names: type_names::repeated(crates),
         comments: comments::wide(tree::house()),
+        sentences: sentences::long(tree::house()),
         terms: terms::old(crates, tree::house()),
         front_ends: front_ends::naming(tree::house()),
         circle: circles::today().into_iter().map(|found| found.circle).collect(),
@@ -146,6 +151,7 @@ fn shrunk(before: &Exceptions, today: &Exceptions) -> Exceptions {
         fields: counts(&before.fields, &today.fields),
         type_names: counts(&before.type_names, &today.type_names),
         comments: counts(&before.comments, &today.comments),
+        sentences: counts(&before.sentences, &today.sentences),
         terms: counts(&before.terms, &today.terms),
         front_ends,
         circle,

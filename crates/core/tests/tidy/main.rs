@@ -34,6 +34,7 @@ mod metrics;
 mod promises;
 mod pronouns;
 mod registries;
+mod sentences;
 mod terms;
 mod tree;
 mod type_names;

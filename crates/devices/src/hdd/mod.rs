@@ -1,9 +1,9 @@
 //! Disk drives: one arm, spinning platters, a queue and a buffer.
 //!
-//! The intuition: the arm does one thing at a time. What it does next is decided when it becomes free, and from that
-//! moment on the time at which it will be done is known: seek, wait until the sector comes round, transfer. So the
-//! model is a short list of decisions, each made at a time that the earlier ones fixed; how late the host looks at the
-//! results does not matter.
+//! The intuition: the arm does one thing at a time. When it becomes free, it decides on the next command. From that
+//! moment on the time of the command's end is known: seek, wait for the sector, transfer. So the model is a short list
+//! of decisions, each made at a time that the earlier ones fixed. The time at which the host looks at the results does
+//! not matter.
 //!
 //! ```text
 //!   arrival --overhead--> ready        head there          first sector     last sector
@@ -11,17 +11,17 @@
 //! ```
 //!
 //! The platters turn with absolute time: the angle at time t is (t + phase) modulo one revolution. So the rotational
-//! delay is what it is on a real drive: small for a request that keeps up with the stream, almost a whole revolution
-//! for one that comes a moment too late.
+//! delay is as on a real drive. It is small for a request that keeps up with the stream, almost a whole revolution for
+//! one that comes a moment too late.
 //!
-//! Three things bypass the arm: a read whose data is in the buffer, a write that the volatile cache takes, and trims
-//! and zeroing, which are only noted. Rules where they meet the arm:
+//! Three things bypass the arm: a read with its data in the buffer, a write that the volatile cache takes, and trims
+//! and zeroing. The last are only noted. Rules where they meet the arm:
 //!
 //! - After a read the drive reads on (`read_buffer.rs`) until another command needs the arm.
 //! - A forced write goes to the platters. Without a write cache every write does.
 //! - A flush drains the write cache before anything else is done.
-//! - The cache drains by itself while no command waits; a write for which there is no room waits for a drain, and takes
-//!   turns with the queue.
+//! - The cache drains by itself while no command waits. A write without room waits for a drain, and takes turns with
+//!   the queue.
 //!
 //! Offsets beyond the capacity wrap around; a request that crosses the end stops there. Nothing here panics on what a
 //! host sends.

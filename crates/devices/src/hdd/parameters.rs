@@ -116,8 +116,8 @@ pub const WD_AAKX: HddParameters = HddParameters {
     outstanding_max: 10,
 };
 
-/// IBM/Hitachi Deskstar 180GXP IC35L120AVV207, 120 GB, 7200 rpm: the kind of drive of the Zygaria paper (section 5),
-/// which did 112 random reads of 1 KB per second over the whole disk with 10 outstanding.
+/// IBM/Hitachi Deskstar 180GXP IC35L120AVV207, 120 GB, 7200 rpm: the kind of drive of the Zygaria paper (section 5). It
+/// did 112 random reads of 1 KB per second over the whole disk with 10 outstanding.
 pub const DESKSTAR_120: HddParameters = HddParameters {
     name: "hdd.deskstar-120",
     // Data sheet: 241,254,720 sectors.

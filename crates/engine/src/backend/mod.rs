@@ -193,7 +193,7 @@ pub struct VolumeInfo {
     pub name: String,
     /// Bytes.
     pub size_bytes: u64,
-    /// Offsets and lengths are multiples of this many bytes; a power of two, at least [`BLOCK_BYTES_MIN`].
+    /// Offsets and lengths are multiples of this many bytes: a power of two, at least [`BLOCK_BYTES_MIN`].
     pub block_bytes: u32,
     /// No front end may write.
     pub is_read_only: bool,
@@ -206,7 +206,7 @@ pub(crate) enum Backend {
 }
 
 impl Volume {
-    /// Where bytes of a volume in memory are; `None` where they are not there as they are.
+    /// Address of bytes of a volume in memory; `None` if the volume does not keep them as they are.
     pub(crate) fn bytes_in_memory(&self, offset: u64, length: u32) -> Option<VolumeBytes> {
         match &self.backend {
             Backend::Memory(memory) => Some(memory.bytes(offset, length)),

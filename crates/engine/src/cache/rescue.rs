@@ -1,4 +1,4 @@
-//! Copying to the slow device what only a cache has, where the cache's device can be read and not written.
+//! Copies a cache's dirty data to the slow device, from a device that cannot be written.
 //!
 //! Such a cache cannot be opened to work, since that begins with a write. Nothing of it is changed here: see
 //! `plimsoll_cache::store::Opened::rescue`, and why it may be done again whatever stopped it.
@@ -52,8 +52,8 @@ impl Blocks for ReadOnlyDevice {
     }
 }
 
-/// Copies to the slow device of `volume`, which no other process has open, what only its cache has. The cache stays as
-/// it is, and the note of it, too.
+/// Copies the dirty data of the cache to the slow device of `volume`, which no other process has open. The cache stays
+/// as it is, and the note of it, too.
 ///
 /// # Errors
 /// There is no cache of this volume, it cannot be opened or is damaged, another process has it, or the slow device
@@ -77,7 +77,7 @@ pub fn rescue(settings: &CacheSettings, volume: &Volume) -> Result<Rescued, Cach
     let config = volume.config();
     // What is older than the slow device is not copied over it.
     let is_named = evidence::is_named(settings, config, &superblock)?;
-    let identity = identity_of(config, volume.info().size_bytes).map_err(system("tell what is before"))?;
+    let identity = identity_of(config, volume.info().size_bytes).map_err(system("identify the volume of"))?;
     let of_cache = settings.config(superblock.layout.units);
     let accepts = settings.accepts_losses;
     let opened = open(&mut ReadOnly(&mut device), identity, &of_cache, settings.policy, accepts).map_err(wrong)?;

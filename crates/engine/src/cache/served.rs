@@ -1,4 +1,4 @@
-//! Files that hold a cache, and are not to be served as a volume: the first write there would destroy it.
+//! Files that hold a cache and must not be served as a volume: the first write would destroy the cache.
 
 use super::note::CacheNote;
 use super::rescue::ReadOnlyDevice;

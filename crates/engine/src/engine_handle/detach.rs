@@ -8,14 +8,14 @@
 //! than the store, and one that is not found had nothing that the store lacks. Everything can be read, and the cache
 //! can be detached once more.
 //!
-//! **With losses.** A unit that cannot be read, or a device that can be read and not written, would keep a cache before
-//! its volume for ever. So an administrator may say that what cannot be read is lost. Everything else is copied first.
-//! Blocks that the journal may not know of are copied once the note says that the cache is given up. Until then a start
-//! could find their older version.
+//! **With losses.** A cache with an unreadable unit, or on a device that cannot be written, could never be detached
+//! otherwise. So an administrator may say that what cannot be read is lost. Everything else is copied first. Blocks
+//! that the journal may not know of are copied once the note says that the cache is given up. Until then a start could
+//! find their older version.
 //!
 //! **A daemon that is killed meanwhile.** Before the device gives the cache up, the note says that everything is on the
-//! slow device. No request goes on before the note is gone, or the cache takes no writes. So a start that finds the
-//! note and no cache needs no administrator's word.
+//! slow device. No request goes on before the note is gone, or the cache refuses writes. So a start that finds the note
+//! and no cache needs no administrator's word.
 
 use super::EngineHandle;
 use crate::cache::{CacheDevice, CacheNote, CacheSettings, Leaving, give_up};
@@ -27,8 +27,8 @@ use std::io;
 use std::sync::mpsc::channel;
 
 /// Why a volume still has its cache, and what that means.
-const STAYS: &str = "it cannot be given up, and the log says why: everything is on the slow device and can be read; writes are refused \
-                     until it is detached";
+const STAYS: &str = "it cannot be given up, and the log says why: everything is on the slow device and can be read; \
+                     writes are refused until the cache is detached";
 
 /// How a volume's cache ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +40,11 @@ pub(super) enum End {
 }
 
 /// The same of a cache on which nothing was touched.
-const STAYS_AS_IT_IS: &str = "it stays as it is: that it is given up cannot be noted, and the log says why";
+const STAYS_AS_IT_IS: &str = "it stays as it is: its end cannot be noted, and the log says why";
 
 impl EngineHandle {
-    /// Takes the cache away from a volume. It is flushed while requests go on; then they wait until the last of it is
-    /// clean and the cache is given up on its device.
+    /// Takes the cache away from a volume. The cache is flushed while requests go on. Then they wait until the last of
+    /// it is clean and the cache is given up on its device.
     ///
     /// # Errors
     /// There is no such volume, it has no cache, or a device failed. The cache is there as before then. If it could not
@@ -63,8 +63,8 @@ impl EngineHandle {
         self.detach_cache_by(volume, end, |device, superblock| give_up(device, superblock)).map(drop)
     }
 
-    /// The same, and what cannot be read of the cache is lost; its device need not take that it is given up. Answers
-    /// how many bytes are lost, a multiple of 4096.
+    /// The same with losses: dirty data that cannot be read is lost. Its device need not accept the mark that the cache
+    /// is given up. Answers how many bytes are lost, a multiple of 4096.
     ///
     /// # Errors
     /// There is no such volume, it has no cache, or the slow device failed: then the cache is there as before.
@@ -111,7 +111,8 @@ impl EngineHandle {
             given_up => {
                 let has_failed = given_up.is_err();
                 if let Err(error) = given_up {
-                    tracing::error!(%error, volume, "the cache's device does not take that it is given up; do not put it before the volume again");
+                    tracing::error!(%error, volume, "cannot mark the cache on its device as given up; do not attach \
+                                                     that cache to the volume again");
                 }
                 self.drop_cache_with_losses(volume, has_failed)
             }
@@ -146,12 +147,12 @@ impl EngineHandle {
             put
         });
         noted.or_else(|error| {
-            tracing::error!(%error, volume, "it cannot be noted that the cache is given up, so it stays");
+            tracing::error!(%error, volume, "cannot note the end of the cache, so it stays");
             self.keep_cache(volume, !is_as_before, if is_as_before { STAYS_AS_IT_IS } else { STAYS })
         })
     }
 
-    /// A cache that was emptied stays before its volume after all; answers `what` as the reason.
+    /// An emptied cache stays attached after all. The answer is an error with `what` as the reason.
     fn keep_cache<T: Send + 'static>(
         &self,
         volume: &str,
@@ -167,7 +168,7 @@ impl EngineHandle {
         })?
     }
 
-    /// Notes that a volume has no cache any more, and that what comes back of this one is old. Says whether that was
+    /// Notes that a volume has no cache any more, and that this cache is old if it comes back. Says whether that was
     /// done, or need not be.
     fn forget_cache(
         &self,
@@ -189,8 +190,8 @@ impl EngineHandle {
         Ok(forgotten.is_ok())
     }
 
-    /// Takes a cache away that is not found again, after it was copied what its journal may not know of, and answers
-    /// how many bytes are lost.
+    /// Detaches a cache that is not found again, after a copy of what its journal may not know of. Answers how many
+    /// bytes are lost.
     fn drop_cache_with_losses(&self, volume: &str, has_failed: bool) -> Result<u64, EngineError> {
         let (name, (answer, answered)) = (volume.to_owned(), channel());
         self.call(move |engine| engine.conductor.empty_given_up_cache(&name, has_failed, answer))??;
@@ -200,7 +201,7 @@ impl EngineHandle {
             let lost = engine.conductor.cache_of(&name)?.1.dirty_bytes();
             engine.conductor.drop_cache(&name)?;
             if lost > 0 {
-                tracing::error!(volume = name, lost, "what could not be read of the cache is given up");
+                tracing::error!(volume = name, lost, "dirty data that could not be read from the cache is given up");
             }
             Ok(lost)
         })?

@@ -5,8 +5,8 @@ use crate::error::EngineError;
 use crate::tap::{RecordedRequest, Source, connect};
 use plimsoll_core::Time;
 
-/// Events that wait for the reader at most by default: 32,768 requests, a third of a second of the fastest volumes
-/// (docs/performance.md), in 3 MiB.
+/// Default bound on events that wait for the reader: 32,768 requests in 3 MiB, a third of a second of the fastest
+/// volumes (docs/performance.md).
 pub const RECORDER_EVENTS_DEFAULT: usize = 65_536;
 
 /// The reader's end: takes requests out, in the order of their arrival. Dropping it ends the recording.
@@ -57,7 +57,7 @@ impl Recording {
         self.source.lost()
     }
 
-    /// Whether the engine has ended the recording, because it stopped itself; there may still be something to take.
+    /// Whether the engine has ended the recording by stopping itself. There may still be events to take.
     pub fn is_over(&self) -> bool {
         self.source.is_over
     }

@@ -1,7 +1,7 @@
-//! How a note is written, and what of it can be believed when it is damaged.
+//! Format of a note, and what of it counts when it is damaged.
 //!
-//! A note is JSON with a version. Three things are kept apart: a whole note, a note of a newer program (which is whole,
-//! and not to be passed over), and a damaged note. Of a damaged note a few numbers may still be readable ([`Remains`]):
+//! A note is JSON with a version. There are three cases: a whole note, a note of a newer program (which is whole and
+//! must not be skipped), and a damaged note. Of a damaged note a few numbers may still be readable ([`Remains`]):
 //! another copy stands for it only if they agree.
 
 use plimsoll_linux::files::WrongKind;

@@ -1,4 +1,4 @@
-//! Blocks of which a front end changes a part: it reads them, and writes them back.
+//! Blocks that a front end changes in part: it reads them and writes them back.
 //!
 //! **Intuition.** What another session changes between the read and the write would be undone by it. So a front end
 //! claims the blocks first, and gives them back when it has written them.
@@ -168,8 +168,8 @@ impl Claims<(Origin, Submission)> {
         self.hold(bytes, owner, (origin, submission)).map(|(_, submission)| submission)
     }
 
-    /// A front end wants to change a part of these bytes, under requests that it calls as the claim. It hears when it
-    /// has them. O(changes under way).
+    /// A front end asks to change a part of these bytes, in requests with the claim's name. It hears when it has them.
+    /// O(changes under way).
     pub(crate) fn claim_for(
         &mut self,
         ground: &mut Ground,
@@ -279,7 +279,7 @@ mod tests {
         is_claim: bool,
     }
 
-    /// The entries of the list that run: a change if no claim before it has some of its bytes, a claim if nothing
+    /// The entries of the list that run. A change runs if no claim before it has some of its bytes, a claim if nothing
     /// before it has.
     fn running(list: &[Entry]) -> Vec<u64> {
         let runs = |(index, entry): &(usize, &Entry)| {
@@ -295,7 +295,7 @@ mod tests {
         /// for.
         /// Promise: nbd-any-bytes.
         #[test]
-        fn whoever_waits_does_so_for_those_who_came_before(steps in prop::collection::vec(step(), 1..60)) {
+        fn a_claim_waits_for_those_before_it(steps in prop::collection::vec(step(), 1..60)) {
             let (mut claims, mut list, mut now_running) = (Claims::default(), Vec::<Entry>::new(), Vec::<u64>::new());
             for (id, step) in (0..).zip(steps) {
                 let (mut changes, mut owners) = (Vec::new(), Vec::new());

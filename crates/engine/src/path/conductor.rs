@@ -1,4 +1,4 @@
-//! The conductor: asks one stage after the other what is to be done next with a request.
+//! The conductor: asks one stage after the other for the next step of a request.
 //!
 //! ```text
 //!   submit -> claims -> cache, or orphans; then does what Begin does
@@ -164,7 +164,7 @@ impl Conductor {
         }
     }
 
-    /// A request goes on its way; `reader` is its session's, if its volume is read ahead.
+    /// Starts a request. `reader` is its session's reader, if its volume is read ahead.
     fn begin(&mut self, request: u32, reader: Option<u32>) {
         match reader {
             Some(reader) => self.read(request, reader),
@@ -172,7 +172,7 @@ impl Conductor {
         }
     }
 
-    /// A request of a session of a volume that is read ahead goes on its way.
+    /// Starts a request of a session of a volume that is read ahead.
     fn read(&mut self, request: u32, reader: u32) {
         let Conductor { ground, table, ahead, volumes, caches, levels, .. } = self;
         let volume = table.requests[request].volume;
@@ -241,7 +241,7 @@ impl Conductor {
         }
     }
 
-    /// The front end at `seat` wants to change a part of these blocks under requests that it calls `token`. It hears of
+    /// The front end at `seat` asks to change a part of these blocks, in requests that it calls `token`. It hears of
     /// `token` when it has them. O(requests under way).
     pub(crate) fn claim(&mut self, seat: &Seat, token: u64, offset: u64, length: u64) {
         let Conductor { ground, table, caches, claims, .. } = self;
@@ -255,7 +255,7 @@ impl Conductor {
         claims.claim_for(ground, (seat.index, token), stretch(seat.volume, offset, length), changes.chain(cached));
     }
 
-    /// The front end at `seat` has changed what it had claimed under the name `token`, or has given that up.
+    /// The front end at `seat` has finished or given up the change that it calls `token`.
     pub(crate) fn give_back_claim(&mut self, seat: &Seat, token: u64) {
         for (origin, submission) in self.claims.give_back_claim(&mut self.ground, (seat.index, token)) {
             self.submit_checked(origin, submission);
@@ -281,13 +281,13 @@ impl Conductor {
         self.ahead.give_up_fetches_for(&mut self.table, front_end);
     }
 
-    /// Tells the front end at `seat`, as of a request that it calls `token`, when nothing comes to its volume any more
-    /// of what is abandoned now.
+    /// Tells the front end at `seat` when requests that are abandoned now change its volume no more. It hears of that
+    /// as of a request called `token`.
     pub(crate) fn wait_for_abandoned(&mut self, seat: &Seat, token: u64) {
         self.orphans.wait_for_abandoned(&mut self.ground, seat.volume, (seat.index, token));
     }
 
-    /// Lets the levels above tell the scheduler what they saw, and act on what it answers.
+    /// Lets the levels above report events to the scheduler and act on its answers.
     pub(crate) fn hear_upper_levels(&mut self) {
         let Conductor { ground, clock, levels, gate, .. } = self;
         levels.hear(ground, clock, gate.scheduler_mut());
@@ -303,7 +303,7 @@ impl Conductor {
         self.levels.tell_of_reads(&self.ground);
     }
 
-    /// Gives the devices everything that the scheduler lets go now, or as much of it as this turn has time for.
+    /// Sends all pieces that the scheduler lets go now, as far as this turn has time.
     pub(crate) fn pump(&mut self) {
         loop {
             let Conductor { ground, table, gate, levels, .. } = self;
@@ -324,7 +324,7 @@ impl Conductor {
         }
     }
 
-    /// Begins one fetch that no read waits for yet, if no read waits for the device. Says whether it did.
+    /// Begins one fetch without a waiting read, if no read waits for the device. Says whether it did.
     pub(crate) fn read_ahead(&mut self) -> bool {
         let Conductor { ground, table, ahead, volumes, caches, levels, gate, .. } = self;
         // What waits although the scheduler has named a time is held back by a rule, and not for the device.
@@ -352,7 +352,7 @@ impl Conductor {
         self.with_device(|device, site| device.try_work_again(site));
     }
 
-    /// Lets go of every piece that the emulated device has done by now, and lets caches go on that wait for a time.
+    /// Completes pieces that the emulated device has done by now, and resumes caches that wait for that time.
     pub(crate) fn complete_emulated(&mut self) {
         self.device.complete_emulated(&mut self.ground, &mut self.table);
         self.run();

@@ -1,4 +1,4 @@
-//! The device: volumes' backends, service threads, and the model that says how long an emulated device takes.
+//! The device: volumes' backends, service threads, and the model of an emulated device.
 //!
 //! ```text
 //!   Send -> send --+--> memory: at once
@@ -46,7 +46,7 @@ impl Device {
         Device { emulation, work }
     }
 
-    /// The model that replies are held back by; `None` where the device is a real one.
+    /// The model that delays replies; `None` for a real device.
     pub(crate) fn emulation(&self) -> Option<&Emulation> {
         self.emulation.as_ref()
     }
@@ -213,7 +213,7 @@ impl Device {
         }
     }
 
-    /// When it goes on even if nothing happens: a piece is done, or service threads may have room again.
+    /// Next times at which it has work without an event: a piece is done, or service threads may have room.
     pub(crate) fn wake_at(&self) -> [Option<Time>; 2] {
         [self.emulation.as_ref().and_then(Emulation::next_completion), self.work.try_again]
     }

@@ -94,7 +94,10 @@ impl EarlyReads {
         let piece = &mut table.pieces[index];
         if !std::mem::replace(&mut self.has_warned, true) {
             let path = ground.tree.path(piece.session);
-            tracing::warn!("{path:?} reads past its gates and owes {EARLY_MAX} requests: more are not charged to it");
+            tracing::warn!(
+                "{path:?} reads without waiting at its gates and owes for {EARLY_MAX} requests: more are \
+                            not charged to it"
+            );
         }
         piece.dispatched_by = Some(NO_SCHEDULER);
         ground.meters.piece_dispatched(piece.session);

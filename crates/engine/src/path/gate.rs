@@ -1,4 +1,4 @@
-//! The scheduler between requests and the device: pieces come to it, and go on when it lets them.
+//! The scheduler between requests and the device: pieces enter it, and leave when it lets them go.
 //!
 //! ```text
 //!   Add -> add --+--> scheduler.request_added ... next -> dispatched --+--> Send
@@ -123,8 +123,8 @@ impl Gate {
         }
     }
 
-    /// Another scheduler is about to be in charge: requests that wait move over in the order in which they came; those
-    /// at the device complete without it. `start_of` says where a volume begins on the device.
+    /// Another scheduler takes over. Waiting requests move to it in their order of arrival; those at the device
+    /// complete without it. `start_of` says where a volume begins on the device.
     pub(crate) fn hand_over(
         &mut self,
         ground: &mut Ground,
@@ -147,7 +147,7 @@ impl Gate {
         self.number += 1;
     }
 
-    /// Another scheduler will be in charge, which never had what went early: no account pays for that any more.
+    /// A new scheduler never had the pieces that went early: no account pays for them any more.
     fn forgive_early(&mut self, ground: &mut Ground, table: &mut Table) {
         let is_early = |(_, piece): &(u32, &Piece)| piece.is_early && piece.dispatched_by.is_none();
         let early: Vec<u32> = table.pieces.iter().filter(is_early).map(|(index, _)| index).collect();

@@ -8,10 +8,10 @@
 //! is at work on cannot be taken back: it is an **orphan**. A request for some of its bytes waits until it is done. A
 //! front end that wants to know that nothing comes any more waits for all orphans of the volume.
 //!
-//! **A request waits for what was there when it came.** Orphans, requests that wait for them and front ends that want
-//! to know of their end have numbers, in the order of their coming. None waits for a higher one: clients that go on
-//! writing and vanishing keep no other client waiting. A write that becomes an orphan later was under way together with
-//! the request that waits, and neither has to come first.
+//! **A request waits for earlier orphans only.** Orphans, requests that wait for them, and front ends that ask for
+//! their end are numbered in order of arrival. None waits for a higher one: clients that go on writing and vanishing
+//! keep no other client waiting. A write that becomes an orphan later was under way together with the request that
+//! waits, and neither has to come first.
 //!
 //! **Complication.** A cache takes the requests for a block in the order of their coming, so no request has to wait
 //! there. But what the cache has begun it ends, and a front end that wants to know that waits for it, too. What it
@@ -41,7 +41,7 @@ struct WaitingRequest {
     orphans: u32,
 }
 
-/// A front end that waits until nothing that was abandoned comes to a volume any more, and its name for that.
+/// A front end that waits for the end of abandoned requests of a volume, and its name for that.
 type Waiter = (u32, u64);
 
 /// Writes that no front end waits for, and what waits for their end.
@@ -159,14 +159,14 @@ impl Orphans {
         dropped.into_iter().map(|held| held.request)
     }
 
-    /// Tells a front end, by the name that it gives, when nothing comes to `volume` any more of what is abandoned now.
+    /// Tells a front end, by its own name for it, when requests that are abandoned now change `volume` no more.
     pub(crate) fn wait_for_abandoned(&mut self, ground: &mut Ground, volume: u32, waiter: Waiter) {
         let number = self.next_number();
         self.waiters.insert((volume, number), waiter);
         self.tell_waiters(ground, volume);
     }
 
-    /// An orphan has ended: requests that waited for no other one begin, and front ends are told.
+    /// An orphan has ended: requests without another orphan to wait for begin, and front ends are told.
     pub(crate) fn orphan_ended(&mut self, ground: &mut Ground, orphan: Orphan) {
         let volume = match orphan {
             Orphan::AtBackend(stretch, number) => {

@@ -11,17 +11,17 @@ use crate::submission::{PAYLOAD_BYTES_MAX, Payload, Submission};
 use plimsoll_core::{AccountId, BlockRequest, Class, Operation, RequestId, Span, Time};
 use rustix::io::Errno;
 
-/// Largest piece of a read or write, bytes: on a disk of 100 MB/s it holds the head for 2.6 ms, less than a seek.
+/// Largest piece of a read or write, in bytes. On a disk of 100 MB/s it takes 2.6 ms, less than a seek.
 pub(crate) const TRANSFER_PIECE_BYTES_MAX: u32 = 256 * 1024;
-/// Largest piece of a write-zeroes, bytes: a file system makes zeroes faster than it writes them.
+/// Largest piece of a write-zeroes, in bytes. A file system makes zeroes faster than it writes them.
 const ZEROES_PIECE_BYTES_MAX: u32 = 1 << 20;
-/// Largest piece of a trim, bytes: it moves no data, but frees up to 4096 pages of a volume in memory at a time.
+/// Largest piece of a trim, in bytes. It moves no data, but frees up to 4096 pages of a volume in memory.
 const TRIM_PIECE_BYTES_MAX: u32 = 16 << 20;
 /// Pieces of one request that are under way at a time. They are enough for 32 MiB, so that only trims and write-zeroes,
 /// which may be 4 GiB long, are cut as they go.
 const PIECES_MAX: u32 = PAYLOAD_BYTES_MAX / TRANSFER_PIECE_BYTES_MAX;
-/// The same of a request that has no buffer, so that its memory is counted nowhere. With its place in the scheduler a
-/// piece takes some 300 bytes, and a client may have hundreds of such requests.
+/// The same for a request without a buffer, which no memory bound covers. With its place in the scheduler a piece takes
+/// some 300 bytes, and a client may have hundreds of such requests.
 const PIECES_WITHOUT_BUFFER_MAX: u32 = 4;
 
 /// A request: of a front end, of a cache, or of reading ahead.
@@ -127,7 +127,7 @@ pub(crate) struct Piece {
     /// First byte, from the request's start.
     pub(crate) start: u32,
     pub(crate) length: u32,
-    /// The session in whose queue it stands.
+    /// The session with the piece in its queue.
     pub(crate) session: AccountId,
     /// What the levels above know of it.
     pub(crate) tag: BlockTag,
@@ -137,13 +137,13 @@ pub(crate) struct Piece {
     pub(crate) sequence: u64,
     /// The recording that knows of it, by its number.
     pub(crate) recording: Option<u32>,
-    /// Which scheduler it was dispatched by, counted from the start; `None` as long as it is queued.
+    /// The scheduler that dispatched it, counted from the start; `None` while it is queued.
     pub(crate) dispatched_by: Option<u32>,
     /// When it went to the device.
     pub(crate) dispatched: Time,
     /// It went there before the scheduler let it go ([`super::early_reads`]).
     pub(crate) is_early: bool,
-    /// Its number if it writes, is abandoned, and the backend is at work on it ([`super::orphans`]).
+    /// Its number as an orphan: an abandoned write that the backend works on ([`super::orphans`]).
     pub(crate) orphan: Option<u64>,
     /// How long the device took, once it has done it.
     pub(crate) service: Option<Span>,

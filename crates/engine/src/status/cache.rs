@@ -15,7 +15,7 @@ pub struct CacheClassStatus {
     pub number: u8,
     /// Its name in the scheme; empty if the scheme has none for it.
     pub name: String,
-    /// Units of 4 KiB in the policy's order: what is free, though still readable, is not counted.
+    /// Units of 4 KiB in the policy's order. Free units, though still readable, do not count.
     pub units: u32,
     /// Blocks that were read since the start.
     pub reads: u64,
@@ -76,8 +76,8 @@ pub struct CacheStatus {
     pub dirty_units: u32,
     /// Units that another block could get; they are still readable.
     pub free_units: u32,
-    /// How far writes of new blocks are paced, per cent: 0 while there is room for all of them, 100 when as many come
-    /// in as the slow device takes.
+    /// How far writes of new blocks are paced, per cent. It is 0 while there is room for all, and 100 when they come as
+    /// fast as the slow device takes them.
     pub paced_percent: u32,
     /// Requests that wait for the cache to take them, or the last of their blocks.
     pub waiting_requests: usize,
@@ -95,7 +95,7 @@ pub struct CacheStatus {
     pub commits: u64,
     /// See there.
     pub snapshots: u64,
-    /// Units that were damaged, each once: clean ones, which the store replaced, and dirty ones, which are lost.
+    /// Damaged units, each once: clean ones, which the store replaced, and dirty ones, which are lost.
     pub damaged_clean: u64,
     /// See there.
     pub damaged_dirty: u64,
@@ -129,7 +129,7 @@ fn named(blocks: u64, bytes: &[(u64, u64)]) -> String {
     format!("{}, bytes {}{more}", ByteCount(blocks * BLOCK_BYTES), text.join(", "))
 }
 
-/// That the cache of `volume` cannot be read there, and the command that gives it up.
+/// The message that ranges of the cache of `volume` cannot be read, with the command that gives them up.
 pub(crate) fn unreadable(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String {
     let named = named(blocks, bytes);
     format!(
@@ -137,9 +137,9 @@ pub(crate) fn unreadable(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> Str
     )
 }
 
-/// That the slow device refuses what the cache has.
+/// The message that the slow device fails writes of blocks from the cache.
 pub(crate) fn refused(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String {
-    format!("the slow device refuses {} of volume {volume}, which stay in the cache", named(blocks, bytes))
+    format!("the slow device fails writes of {} of volume {volume}, which stay in the cache", named(blocks, bytes))
 }
 
 /// Why `dirty_units` could not be copied to the slow device: what cannot be read of the cache of `volume`, what the slow

@@ -9,7 +9,7 @@
 //!
 //! **The rule.** The scheduler orders what the slow device is asked to do. So it sees misses, writes past the cache and
 //! the syncer's copies, and never a hit. A miss is a request of the session that missed: its class, its causes. A read
-//! of which the cache has and wants nothing is not cut into blocks: it goes on as if there were no cache. What the
+//! is not cut into blocks if the cache has and wants none of it. It takes the way of a volume without a cache. What the
 //! syncer does is the volume's, in a session of its own. Where tags name the causes of a block, they name those of its
 //! copy too.
 //!
@@ -83,7 +83,7 @@ pub(crate) struct VolumeCache {
     waiting: Waiting,
     /// Requests that go past the cache.
     past: Vec<u32>,
-    /// Lines that were looked at in this round, and what each got.
+    /// Lines that had their turn in this round, and what each got.
     looked: Vec<(u32, Got)>,
     shares: Shares,
     pools: BoundedPools,

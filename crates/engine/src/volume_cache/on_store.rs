@@ -1,11 +1,11 @@
 //! What a cache asks of its volume: requests like any other.
 //!
 //! **The rule.** A cache works in blocks of 4 KiB, and a disk does not. 128 KiB that are read in sequence and are not
-//! in the cache are 32 operations and should be one request. So operations make one request if they come one after the
-//! other, lie one behind the other on the store and in memory, and are for the same session, class and purpose. The
-//! request grows up to the largest piece that the scheduler sees. Nothing waits for company here: what the cache asks
-//! for at once is looked at, and no more. It asks for neighbours at once because the code that submits blocks
-//! (`VolumeCache::batch`) and its syncer see to it.
+//! in the cache are 32 operations and should be one request. So operations become one request if they are consecutive
+//! in order, on the store and in memory. They must also be of the same session, class and purpose. The request grows up
+//! to the largest piece that the scheduler sees. Nothing waits for company here: what the cache asks for at once is
+//! looked at, and no more. It asks for neighbours at once because the code that submits blocks (`VolumeCache::batch`)
+//! and its syncer see to it.
 //!
 //! **The complication.** If such a request fails, perhaps only one session's block failed. So each block is asked for
 //! by itself then, and has its own answer.
@@ -73,7 +73,7 @@ impl Purpose {
 }
 
 impl VolumeCache {
-    /// Adds an operation to the run that was begun, or makes a request of that and begins another.
+    /// Adds an operation to the current run, or makes a request of that run and begins another.
     pub(super) fn add_to_run(
         &mut self,
         ground: &mut Ground,
@@ -123,7 +123,7 @@ impl VolumeCache {
         ground.then(Next::Add(table.requests.insert(request)));
     }
 
-    /// The volume has done a request of its cache, of `length` bytes; `first` is the first operation of it.
+    /// The volume has done a request of its cache, of `length` bytes. `first` is its first operation.
     pub(crate) fn store_request_completed(
         &mut self,
         ground: &mut Ground,
@@ -146,8 +146,8 @@ impl VolumeCache {
         }
     }
 
-    /// Gives up what the store was to do under a request of this cache's volume, if that is for requests that are all
-    /// abandoned, and no backend has it.
+    /// Gives up an operation of the store under a request of this cache's volume. All requests that it is for must be
+    /// abandoned, and no backend may have it.
     pub(crate) fn drop_on_store(&mut self, index: u32, request: &mut Request) {
         let is_in_scheduler = request.pieces == request.pieces_waiting;
         let Asker::Cache(first) = request.asker else { return };
@@ -173,7 +173,7 @@ impl VolumeCache {
         }
     }
 
-    /// The numbers of the operations that made a request of `length` bytes; `first` is the first one.
+    /// Numbers of the operations that made a request of `length` bytes. `first` is the first one.
     fn operations_of(&self, first: u32, length: u32) -> Range<u32> {
         let length_of_first = self.operations.get(first).map_or(0, |operation| operation.length_bytes);
         first..first + length.checked_div(length_of_first).unwrap_or(1)
@@ -193,8 +193,7 @@ impl VolumeCache {
         }
     }
 
-    /// Ends the operations of a request of the store as if that had failed, if all are abandoned. Gives the requests
-    /// they were for.
+    /// Ends the operations of a request of the store as failed, if all are abandoned. Gives the requests they were for.
     fn give_up_operations(&mut self, first: u32, length: u32) -> Option<Vec<u32>> {
         let ids = self.operations_of(first, length);
         let mut askers = Vec::with_capacity(ids.len());

@@ -1,5 +1,5 @@
-//! Accounts that may fill only a part of a cache with their blocks: the nearest account with a bound, from a session
-//! up. Sessions have a number behind their names, `loader#3`; all of one name have one bound together.
+//! Accounts with a bound on their part of a cache: the nearest account with a bound, from a session up. Sessions have a
+//! number behind their names, `loader#3`; all of one name have one bound together.
 
 use crate::cache::{CacheSettings, numbered};
 use plimsoll_cache::Pool;
@@ -8,7 +8,7 @@ use plimsoll_core::{AccountId, AccountTree};
 /// The pools of a cache that have a bound.
 pub(super) struct BoundedPools {
     pools: Vec<(String, Pool)>,
-    /// By session, what was found for it; a number that is given out anew is [forgotten](Self::forget).
+    /// The pool of each session, by number. A number that is used again is [forgotten](Self::forget).
     of: Vec<Option<Pool>>,
 }
 
@@ -62,7 +62,7 @@ mod tests {
     /// old account's.
     /// Promise: cache-pool-bound.
     #[test]
-    fn the_nearest_bound_counts_and_whoever_has_an_old_number_is_looked_up_anew() {
+    fn the_nearest_bound_counts_and_an_account_with_an_old_number_is_looked_up_anew() {
         let mut tree = AccountTree::new(device());
         let open = |tree: &mut AccountTree, parent, name: &str, kind| {
             tree.open(parent, name, kind, Allocation::default()).unwrap()

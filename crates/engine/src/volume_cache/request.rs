@@ -1,4 +1,4 @@
-//! A request on its way through a cache, block by block, and how many places each session has.
+//! A request on its way through a cache, block by block, and the places of each session.
 
 use super::super::submission::{Payload, Submission};
 use crate::path::asker::Asker;
@@ -8,7 +8,7 @@ use plimsoll_core::{AccountId, Operation, Time};
 use rustix::io::Errno;
 use std::ops::Range;
 
-/// The number of a block that stands for the flush which makes a forced write durable.
+/// Number of the block that stands for the flush of a forced write.
 const FLUSH: u32 = u32::MAX;
 
 /// The cache's name for a block of a request.
@@ -34,7 +34,7 @@ pub(super) struct BlockPart {
     /// The first byte in it, and the byte behind the last.
     pub from: u16,
     pub to: u16,
-    /// Where it begins in the request.
+    /// Where the block begins in the request.
     pub start: u32,
 }
 
@@ -51,10 +51,9 @@ pub(super) struct CachedRequest {
     pub submitted: u32,
     /// Something was submitted.
     pub is_begun: bool,
-    /// A block was submitted that is answered before it is durable, and how many doubts there were when the first one
-    /// was.
+    /// Number of doubts when the first block was submitted that is answered before it is durable.
     pub loose_since: Option<u64>,
-    /// Where a range of it begins that is under way and was long to look up.
+    /// Start of a range of it that is under way and took long to look up.
     pub range_at: Option<u32>,
     /// The flush behind a forced write was submitted.
     pub is_flushed: bool,
@@ -64,10 +63,10 @@ pub(super) struct CachedRequest {
     pub store_error: Option<Errno>,
     pub error: Option<Errno>,
     pub is_abandoned: bool,
-    /// Its number if it was, while the cache was at work on it, and writes; until the cache is done with its blocks.
+    /// Its number as an orphan: a write that was abandoned while the cache worked on it, until the cache is done with
+    /// its blocks.
     pub orphan: Option<u64>,
-    /// Blocks that the store was to be asked about: the cache has heard that it failed, and the scheduler still has
-    /// them.
+    /// Blocks of failed store operations: the cache has heard of the failure, and the scheduler still has them.
     pub in_scheduler: u32,
 }
 
@@ -237,7 +236,7 @@ mod tests {
 
     /// Promise: cache-places.
     #[test]
-    fn whoever_waits_leaves_places_to_others() {
+    fn a_waiting_session_leaves_places_to_others() {
         let mut places = Places::new(128);
         for session in (1..=3).map(AccountId) {
             let room = places.room(session);

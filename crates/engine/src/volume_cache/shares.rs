@@ -1,8 +1,9 @@
 //! What a block costs each session of those that wait: the inverse of its share.
 //!
-//! **Rule.** A session's share is its weight's part of those of its siblings that wait too. That is multiplied by its
-//! pool's part among the pool's siblings, and so on up. A session that does not wait counts nowhere, so what it leaves
-//! is the others', by their weights. All that wait want something of one volume, so what is above it changes nothing.
+//! **Rule.** A session's share is its weight's part of those of its siblings that wait too. The result is multiplied by
+//! its pool's part among the pool's siblings, and so on up. A session that does not wait counts nowhere, so what it
+//! leaves is the others', by their weights. All that wait want something of one volume, so what is above it changes
+//! nothing.
 
 use plimsoll_core::{AccountId, AccountTree};
 
@@ -12,7 +13,7 @@ pub(super) const ALONE: u64 = 1 << 16;
 /// Costs of a round. O(sessions that wait x depth) a round.
 #[derive(Default)]
 pub(super) struct Shares {
-    /// By account: the round in which it or a member of it waits, and the weights of those of its members that wait.
+    /// By account: the round in which it or a member waits, and the weights of its waiting members.
     accounts: Vec<(u64, u64)>,
     round: u64,
 }
@@ -81,7 +82,7 @@ pub(super) mod tests {
     /// weight counts once for each of its connections; a session that does not wait counts.
     /// Promise: cache-weights.
     #[test]
-    fn shares_are_by_weight_on_every_level_among_those_who_wait() {
+    fn shares_are_by_weight_on_every_level_among_waiting_accounts() {
         let mut tree = AccountTree::new(device());
         let mut open = |parent, name: &str, kind, weight| {
             tree.open(parent, name, kind, Allocation { weight, ..Allocation::default() }).unwrap()

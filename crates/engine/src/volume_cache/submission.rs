@@ -37,8 +37,7 @@ impl Attribution<'_> {
 }
 
 impl VolumeCache {
-    /// Submits what can be: O(lines log lines), and nothing as long as the cache has no room. Says whether anything
-    /// was.
+    /// Submits blocks of waiting requests: O(lines log lines), and nothing as long as the cache has no room. Says whether it submitted any.
     pub(super) fn submit_blocks(&mut self, tree: &AccountTree, tags: Option<&dyn BlockTags>) -> bool {
         let attribution = Attribution { tags, tree };
         let (round, mut has_submitted) = (self.waiting.round(), false);
@@ -89,9 +88,8 @@ impl VolumeCache {
     }
 
     /// How many blocks of a request are submitted together; 0 if it waits. Neighbours that come together are one
-    /// request of the store, so blocks are not submitted one by one, as places become free. It waits for as many places
-    /// one behind the other as it has blocks left, or as [`BATCH_BLOCKS`], or as will come back without another
-    /// session's doing: its own, and those with an answer that was taken. So it never waits for another session.
+    /// request of the store, so blocks are not submitted one by one, as places become free. It waits for as many consecutive places as it has blocks left, with two bounds. One is [`BATCH_BLOCKS`]; the other is the places that come back without other sessions: its own, and those with an answer that was taken. So it never waits for another
+    /// session.
     fn batch(&self, index: u32) -> u32 {
         let request = &self.requests[index];
         let wanted = request.blocks_left().min(BATCH_BLOCKS);
@@ -103,7 +101,7 @@ impl VolumeCache {
         if is_scattered { 0 } else { room.min(wanted) }
     }
 
-    /// Submits blocks of a request until there is no room, and adds them to what its line got.
+    /// Submits blocks of a request until there is no room, and adds them to its line's count.
     fn submit(&mut self, index: u32, attribution: &Attribution<'_>, got: &mut Got) {
         let mut batch = 0;
         loop {
@@ -156,9 +154,9 @@ impl VolumeCache {
         }
     }
 
-    /// How many whole blocks of a trim the cache has nothing of, if there are several one behind the other: they are
-    /// one request of the store. One of the larger ones of a request is looked up at a time, so that no turn of the
-    /// thread takes long; 0 if it waits for that.
+    /// Number of consecutive whole blocks of a trim that the cache does not have, if there are several: they become one
+    /// request of the store. One of the larger ranges of a request is looked up at a time, so that no turn of the
+    /// thread takes long. The answer is 0 if it waits for that.
     fn range(&mut self, index: u32) -> Option<u32> {
         let request = &self.requests[index];
         let is_trim = matches!(request.asked.operation, Operation::Trim | Operation::WriteZeroes);
@@ -195,8 +193,8 @@ impl VolumeCache {
         true
     }
 
-    /// Lets a read go past the cache if the cache has and wants nothing of it. The read is the volume's then, in pieces
-    /// as large as they are without a cache, which need no places.
+    /// Lets a read bypass the cache if the cache has and wants none of it. The read is the volume's then, in pieces as
+    /// large as they are without a cache, which need no places.
     fn let_past(&mut self, index: u32, attribution: &Attribution<'_>) -> bool {
         let VolumeCache { machine, requests, pools, .. } = self;
         let request = &mut requests[index];
@@ -225,7 +223,8 @@ impl VolumeCache {
         self.machine.completed(id, result.is_ok());
         if let (Err(errno), true) = (result, self.machine.doubts() > doubts) {
             let cache = &self.settings.name;
-            tracing::error!(cache, error = %errno, "the slow device was not flushed: what went past the cache may be lost");
+            tracing::error!(cache, error = %errno, "a flush of the slow device failed: data that was written past the \
+                                                    cache may be lost");
         }
     }
 
@@ -292,7 +291,7 @@ fn flush_request(token: u64, class: Class) -> BlockRequest {
     BlockRequest { token, kind, block: 0, from: 0, to: 0, class, pool }
 }
 
-/// What the cache is asked next for a request, and which part of the request that is.
+/// The next block of a request for the cache, and the part of the request that it is.
 fn next_block(
     request: &mut CachedRequest,
     index: u32,

@@ -1,13 +1,12 @@
-//! Requests that the cache has not taken yet, or not all of: a line for each session's changes, and one for what else
-//! it wants.
+//! Requests that the cache has not taken completely: a line for each session's changes, and one for its other requests.
 //!
 //! **Why lines.** There may be a hundred thousand requests, and something ends every few microseconds. A look at all of
 //! them each time would cost too much, so only the first request of a line is asked for. **Why two a session.** A write
 //! may have to wait for its turn, and a read never does. A read must not stand behind a write.
 //!
 //! **The rule.** The line comes next that has come least far. What a line gets moves it on, by what a block
-//! [costs](super::shares) its session. A line in which no request stood begins at the least of the lines that wait for
-//! the same (start-time fair queueing, Goyal, Vin and Cheng, SIGCOMM 1996). So sessions that have to wait are served as
+//! [costs](super::shares) its session. A line without requests starts at the minimum of the lines that wait for the
+//! same (start-time fair queueing, Goyal, Vin and Cheng, SIGCOMM 1996). So sessions that have to wait are served as
 //! their weights say.
 //!
 //! **The complication.** Lines wait for two different things. Each request needs a *place*. A change may need a *turn*
@@ -61,8 +60,8 @@ pub(super) struct Got {
     pub blocks: u32,
     /// Those of them that took a unit.
     pub units: u32,
-    /// Whether the last request that the cache was asked for takes turns: it took a unit, or has to wait for its turn.
-    /// `None` if the cache was not asked, because there was no place.
+    /// Whether the last request takes turns: it took a unit, or waits for its turn. `None` if the cache was not asked,
+    /// because there was no place.
     pub takes_turns: Option<bool>,
 }
 
@@ -74,7 +73,7 @@ pub(super) struct Waiting {
     /// Those in which a request stands.
     round: Vec<u32>,
     count: usize,
-    /// Where a line begins that comes: the least of the lines that wait, or what the last of them had come to.
+    /// Start of a new line: the minimum of the waiting lines, or the last position of the last of them.
     clocks: [u64; AWAITED.len()],
     /// The furthest that a line has come which got something in this round.
     furthest: [u64; AWAITED.len()],
@@ -121,8 +120,8 @@ impl Waiting {
         self.come_to(line_of(session, Operation::Flush)).push_front(request);
     }
 
-    /// The lines in which a request stands: those that wait for a turn first, and of those that wait for the same the
-    /// one that has come least far. Until they are [given back](Waiting::looked_at) there are none. O(lines log lines).
+    /// The lines with a request. First come those that wait for a turn, and among those that wait for the same, the one
+    /// with the least service. Until they are [given back](Waiting::looked_at) there are none. O(lines log lines).
     pub fn round(&mut self) -> Vec<u32> {
         let mut round = std::mem::take(&mut self.round);
         round.sort_unstable_by_key(|&at| {
@@ -205,7 +204,7 @@ mod tests {
     /// Planted break that was seen red: a line that had a turn comes before the others again.
     /// Promise: cache-line.
     #[test]
-    fn whoever_had_no_turn_is_before_whoever_had_one() {
+    fn a_line_without_a_turn_is_before_one_that_had_one() {
         let mut waiting = Waiting::default();
         for request in 0..9 {
             waiting.push(AccountId(request % 3), Operation::Write, request);
@@ -234,7 +233,7 @@ mod tests {
     /// front.
     /// Promise: cache-weights.
     #[test]
-    fn turns_go_by_cost_and_who_comes_later_has_saved_up_nothing() {
+    fn turns_go_by_cost_and_a_later_line_has_saved_up_nothing() {
         let mut waiting = Waiting::default();
         let (cheap, dear, late) = (AccountId(0), AccountId(1), AccountId(2));
         let cost_of = |session| if session == dear { 3 } else { 1 };

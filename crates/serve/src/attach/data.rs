@@ -25,7 +25,7 @@ pub enum DataPlaces {
     /// Anywhere: all of it is read.
     #[default]
     Anywhere,
-    /// Where this regular file has data; anywhere, if the file system cannot say, or it is a block device.
+    /// The parts of this regular file with data; all of it, if the file system cannot say, or for a block device.
     InFile(PathBuf),
     /// Nowhere: it is memory that is new.
     Nowhere,

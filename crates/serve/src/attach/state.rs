@@ -1,4 +1,4 @@
-//! What this daemon attached, written down before it is done, so that a successor can undo it.
+//! Notes of what this daemon attached, written before each step, so that a successor can undo it.
 //!
 //! The state directory (usually below `/run`) holds:
 //!
@@ -28,7 +28,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Version of the state file's format.
 const STATE_VERSION: u32 = 1;
-/// Characters of a volume's name at the most, so that it fits a loop device's name behind the mark.
+/// Most characters of a volume's name, so that it fits a loop device's name behind the mark.
 const VOLUME_NAME_CHARS_MAX: usize = 100;
 /// Hexadecimal digits of a mark: 64 random bits.
 const MARK_DIGITS: usize = 16;
@@ -94,7 +94,7 @@ pub struct StateDirectory {
 }
 
 impl StateDirectory {
-    /// Locks the directory, made if it is missing, and gives back the notes of a predecessor of this boot.
+    /// Locks the directory, makes it if it is missing, and answers a predecessor's notes of this boot.
     pub(super) fn open(path: &Path) -> Result<(StateDirectory, BTreeMap<String, VolumeNotes>), AttachError> {
         std::fs::create_dir_all(path).map_err(AttachError::file("make", path))?;
         // Mounts are recognised by their targets, which the kernel tells without links.
@@ -108,7 +108,7 @@ impl StateDirectory {
         Ok((StateDirectory { path, mark, boot_id, volumes, _lock: lock }, left_over))
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -139,7 +139,7 @@ impl StateDirectory {
         self.lock_volumes().get(volume).cloned().unwrap_or_default()
     }
 
-    /// Changes the notes of a volume and flushes them to the disk; they are there when this returns.
+    /// Changes the notes of a volume and flushes them to the disk before it returns.
     pub(super) fn note(&self, volume: &str, change: impl FnOnce(&mut VolumeNotes)) -> Result<(), AttachError> {
         let mut volumes = self.lock_volumes();
         change(volumes.entry(volume.to_owned()).or_default());

@@ -5,14 +5,14 @@
 //!   socket <--send----- outbox <--answers-----------------------------------------------+
 //! ```
 //!
-//! **Bounds.** The session's window lets in [`COMMANDS_MAX`] commands, and each has its buffers (`tasks`). Whatever
-//! else is answered counts against [`OUTBOX_BYTES_MAX`]. When so much waits for an initiator that does not read, no
-//! more is received, the socket fills, and the initiator waits. No other session notices.
+//! **Bounds.** The session's window lets in [`COMMANDS_MAX`] commands, and each has its buffers (`tasks`). Other
+//! answers count against [`OUTBOX_BYTES_MAX`]. When so much waits for an initiator that does not read, no more is
+//! received, the socket fills, and the initiator waits. No other session notices.
 //!
-//! **Ends.** A logout or a stop: what is under way is answered, then the connection closes. The end of the stream,
-//! bytes that are not the protocol or arrived damaged, a socket that fails, a new session in this one's place: it
-//! closes at once, and the session with it. What has not reached a disk does not any more. What has comes before
-//! whatever the initiator asks for next.
+//! **Ends.** A logout or a stop: what is under way is answered, then the connection closes. The connection and its
+//! session close at once in these cases. They are the end of the stream, invalid or damaged bytes, a failed socket, and
+//! a new session in this one's place. What has not reached a disk does not any more. What has comes before whatever the
+//! initiator asks for next.
 
 mod commands;
 mod inbox;
@@ -162,7 +162,7 @@ impl IscsiConnection {
         Ok(())
     }
 
-    /// Adds the session's numbers to a header: that of an answer, if it is one, of the next command, of the last.
+    /// Adds the session's numbers to a header: its own number if it is an answer, and the range of expected commands.
     fn number(&mut self, header: &mut Header, is_answer: bool) {
         header.set_u32(24, self.session.status_number);
         if is_answer {
@@ -206,7 +206,8 @@ impl IscsiConnection {
         }
     }
 
-    /// Hears no more; what is under way is answered, unless a session aborts it: so the unit still knows the session.
+    /// Stops reading. Requests under way are answered, unless a session aborts them: so the unit still knows the
+    /// session.
     fn close(&mut self, port: &mut Port<'_>) {
         if self.phase != Phase::Open {
             return;
@@ -242,7 +243,7 @@ impl FrontEnd for IscsiConnection {
     fn started(&mut self, port: &mut Port<'_>) {
         if let Err(error) = prepare(&self.socket) {
             let volume = &port.volume().name;
-            LOG.info(format_args!("volume {volume}: an iSCSI socket cannot be used: {error}"));
+            LOG.info(format_args!("volume {volume}: cannot set up an iSCSI socket: {error}"));
             self.break_off(port);
         }
         // That they have ended their connections may not have heard yet.
@@ -286,7 +287,7 @@ impl FrontEnd for IscsiConnection {
     fn has_vanished(&mut self) -> bool {
         let has_vanished = self.phase != Phase::Broken && self.silence.is_final(&self.socket);
         if has_vanished {
-            LOG.info("an iSCSI initiator has gone without a word");
+            LOG.info("an iSCSI initiator vanished without a logout");
         }
         has_vanished
     }

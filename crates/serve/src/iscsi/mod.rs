@@ -1,4 +1,4 @@
-//! iSCSI: the front end that hypervisors and operating systems speak, and which carries a class with every command.
+//! iSCSI: the front end of hypervisors and operating systems. It carries a class with every command.
 //!
 //! ```text
 //!   initiator                    portal (control plane)                 device's thread (data path)

@@ -1,7 +1,7 @@
 //! Where initiators connect: login, discovery, and the hand-over of a session to its volume.
 //!
 //! As with NBD, a connection has a short-lived thread until it is known what it wants. A discovery session is conducted
-//! on it to its end. A normal one is handed over after its login, with nothing received that belongs to what follows.
+//! on it to its end. A normal one is handed over after its login, with no byte received of what follows.
 
 use super::iscsi_connection::IscsiConnection;
 use super::target::{Target, Targets};
@@ -68,7 +68,7 @@ where
                 }
             }
             // A health check, for example, sees that a connection comes about, and closes it.
-            Err(error) if !wire.has_heard.get() => debug!("{address}: {peer} said nothing: {error}"),
+            Err(error) if !wire.has_heard.get() => debug!("{address}: {peer} sent nothing: {error}"),
             Err(error) => log.warn(format_args!("{address}: login of {peer} failed: {error}")),
         }
     })
@@ -81,7 +81,7 @@ fn portal(socket: &OwnedFd) -> io::Result<Option<String>> {
     Ok(std::net::SocketAddr::try_from(name).ok().map(|address| address.to_string()))
 }
 
-/// A socket with PDUs on it, for as long as no other thread reads from it.
+/// A socket with PDUs, as long as no other thread reads from it.
 struct Wire<'connection> {
     socket: &'connection OwnedFd,
     patience: Patience<'connection>,
@@ -164,7 +164,13 @@ fn discover(wire: &Wire<'_>, mut session: LoggedIn, targets: &Targets, portal: O
             opcode::LOGOUT => opcode::LOGOUT_RESPONSE,
             opcode::NOP_OUT if request.initiator_tag() == NO_TAG => continue,
             opcode::NOP_OUT => opcode::NOP_IN,
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "neither text nor a logout in discovery")),
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "a request that is neither text nor logout in \
+                                                                        a discovery session",
+                ));
+            }
         };
         if !request.is_immediate() {
             session.command_number = session.command_number.wrapping_add(1);

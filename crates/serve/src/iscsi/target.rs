@@ -100,7 +100,7 @@ impl Target {
         Ok(nexus)
     }
 
-    /// The front end of a session's connection is attached; gives those of sessions that it has taken the place of.
+    /// The front end of a session's connection is attached. Answers the front ends of sessions that it has replaced.
     pub(super) fn attached(&self, nexus: NexusId, front_end: u32) -> Vec<u32> {
         let mut connections = locked(&self.shared.connections);
         let Some(own) = connections.iter_mut().find(|own| own.nexus == nexus) else { return Vec::new() };
@@ -141,7 +141,7 @@ impl Targets {
         Some(target)
     }
 
-    /// Takes away the target called `name`, if there is one: no initiator logs in to it any more.
+    /// Removes the target called `name`, if there is one: no initiator can log in to it any more.
     pub fn remove(&self, name: &str) {
         self.list.write().unwrap_or_else(PoisonError::into_inner).retain(|target| target.name != name);
     }

@@ -40,8 +40,8 @@ where
     })
 }
 
-/// Conducts one handshake over a socket, and takes from it not a byte that belongs to the transmission phase. Sets
-/// `has_spoken` once the client has sent something.
+/// Conducts one handshake over a socket, and takes no byte of the transmission phase from it. Sets `has_spoken` once
+/// the client has sent something.
 fn shake_hands(
     socket: &OwnedFd,
     exports: &SharedExports,

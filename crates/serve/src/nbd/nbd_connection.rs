@@ -45,9 +45,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 pub const REQUESTS_MAX: usize = 256;
 /// Replies without data that may wait, bytes, before no more requests are heard.
 pub const REFUSALS_BYTES_MAX: usize = 64 * 1024;
-/// Buffers of a connection: as many up to 64 KiB as it may have requests, one of the largest size that the protocol
-/// allows; 81 MiB in all. A client with fewer outstanding than its share of the device holds does not get its share. So
-/// each size has enough to keep a drive busy.
+/// Buffers of a connection, 81 MiB in all. As many up to 64 KiB as it may have requests, and one of the largest size
+/// that the protocol allows. A client with fewer outstanding than its share of the device holds does not get its share.
+/// So each size has enough to keep a drive busy.
 const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4 << 10, count: REQUESTS_MAX as u16 },
     BufferClass { bytes: 64 << 10, count: REQUESTS_MAX as u16 },
@@ -173,7 +173,7 @@ impl NbdConnection {
         }
     }
 
-    /// Begins to carry a request out; says no if there is no room for it now.
+    /// Begins a request. The answer is false if there is no room for it now.
     fn begin(&mut self, port: &mut Port<'_>, request: Request) -> bool {
         if let Err(errno) = request.check(&self.negotiated.export) {
             self.inbox.skip(request.payload_bytes());
@@ -318,7 +318,7 @@ impl FrontEnd for NbdConnection {
     fn started(&mut self, port: &mut Port<'_>) {
         if let Err(error) = prepare(&self.socket) {
             let volume = &port.volume().name;
-            LOG.info(format_args!("volume {volume}: an NBD socket cannot be used: {error}"));
+            LOG.info(format_args!("volume {volume}: cannot set up an NBD socket: {error}"));
             return self.break_off(port);
         }
         self.watch(port);
@@ -381,7 +381,7 @@ impl FrontEnd for NbdConnection {
     fn has_vanished(&mut self) -> bool {
         let has_vanished = self.phase != Phase::Broken && self.silence.is_final(&self.socket);
         if has_vanished {
-            LOG.info("an NBD client has gone without a word");
+            LOG.info("an NBD client vanished without a disconnect");
         }
         has_vanished
     }

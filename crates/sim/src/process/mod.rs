@@ -11,8 +11,9 @@
 //! });
 //! ```
 //!
-//! Each process draws from a stream of its own, seeded by the machine's seed, its name and how many of that name came
-//! before, so that another process more does not change what it draws. Processes of the same name share statistics.
+//! Each process draws from a stream of its own, seeded by the machine's seed, its name and the number of earlier
+//! processes of that name. So another process does not change what it draws. Processes of the same name share
+//! statistics.
 
 pub(crate) mod cpu;
 mod entry;

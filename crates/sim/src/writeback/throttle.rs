@@ -1,13 +1,13 @@
 //! Slowing down processes that dirty faster than the device writes (Linux `balance_dirty_pages`).
 //!
-//! A process may dirty a number of pages, then it is looked at. Below freerun it goes on, with a new number that grows
-//! with the room that is left. Above, it sleeps so long that its pages per time become the rate limit times the
-//! position ratio: many short pauses, at most 200 ms each, instead of one long stop. At the limit it sleeps until there
-//! is room.
+//! A process may dirty a number of pages, then it is looked at. Below freerun it continues, with a new number that
+//! grows with the room that is left. Above, its sleep makes its pages per time equal to the rate limit times the
+//! position ratio. It makes many short pauses, at most 200 ms each, instead of one long stop. At the limit it sleeps
+//! until there is room.
 //!
 //! The complication: all is counted in ticks of 4 ms, and a look comes before a folio is written, never within it. A
-//! writer that dirties a MiB at once is over its number at every look. The pause that it has earned is two or three
-//! ticks, less than the shortest one, so it is put on account, and every second look or so brings a pause for both.
+//! writer that dirties a MiB at once is over its number at every look. Its earned pause is two or three ticks, less
+//! than the shortest one. So it is put on account, and about every second check brings a pause for both.
 //!
 //! Left out of Linux's rules: the shared count over all tasks of a core (`bdp_ratelimits`), strict limits and cgroups.
 
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_limit_nobody_dirties_and_a_long_think_is_forgotten() {
+    fn at_the_limit_no_task_dirties_and_a_long_think_is_forgotten() {
         let rates = Rates { limit: 1000, task: 0, written: 32_000 };
         assert!(dirtier(256, NOW).judge(NOW, 60_000, rates).expect("it waits").is_at_limit);
         let (thinker, later) = (dirtier(256, 1), 10 * TICKS_PER_SECOND);

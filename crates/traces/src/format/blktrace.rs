@@ -6,9 +6,9 @@
 //! ```
 //!
 //! 48 bytes, in the byte order of the traced machine, which the magic number tells; then `pdu_len` bytes that are
-//! passed over. `time` is in nanoseconds of the machine's monotonic clock, `sector` in units of 512 bytes; the low half
-//! of `action` says what happened, the high half to what kind of request. A request goes by several times: queued,
-//! merged, issued, completed. One of these moments is read, [`BlockAction`]; the others are left out and counted.
+//! passed over. `time` is in nanoseconds of the machine's monotonic clock, `sector` in units of 512 bytes. The low half
+//! of `action` is the event, the high half the kind of request. A request goes by several times: queued, merged,
+//! issued, completed. One of these moments is read, [`BlockAction`]; the others are left out and counted.
 //!
 //! blktrace writes a file for each CPU; each alone is in order. `blkparse -d` merges them.
 //!

@@ -11,8 +11,8 @@
 //! A block that is in a unit is never overwritten: the new version goes into an empty unit, and the record switches. So
 //! a crash leaves one or the other.
 //!
-//! **Before a block is changed on the store, the journal's records of it must be durable.** Otherwise a crash would
-//! bring back the cache's version: whole, with the right checksum, and older than the store's. What waits for that is
+//! **Before a block changes on the store, the journal's records of it must be durable.** Otherwise a crash would bring
+//! back the cache's version. That is whole, with the right checksum, and older than the store's. What waits for that is
 //! `Known`.
 
 use super::CacheStore;
@@ -125,7 +125,7 @@ impl CacheStore {
         }
     }
 
-    /// Changes the block on the store, when the device knows where it is, or that it is nowhere.
+    /// Changes the block on the store, once the device's record of the block is durable.
     pub(super) fn around(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         if !self.journal.is_given_up
@@ -177,7 +177,7 @@ impl CacheStore {
         self.finish_if_durable(at);
     }
 
-    /// Answers what waits for the journal or the store, if it need not wait any more.
+    /// Answers a request that waits for the journal or the store, if it need not wait any more.
     pub(super) fn finish_if_durable(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         let is_committed = self.journal.committed() >= slot.records;
@@ -363,14 +363,14 @@ impl CacheStore {
         self.store.want(target);
     }
 
-    /// A write or a trim past the cache failed, and may have been done nevertheless: what is read there now is not
-    /// durable.
+    /// A write or a trim past the cache failed, and may have been done nevertheless: reads of it may return data that
+    /// is not durable.
     fn not_written_to_store(&mut self, at: usize) {
         self.store.wrote();
         self.finish(at, Some(Failure::Store));
     }
 
-    /// The store is durably rid of a block, or has it newer than the cache: that may be rid of it, too.
+    /// The store has trimmed a block, or durably has a newer version than the cache: the cache may forget it, too.
     fn trimmed(&mut self, at: usize) {
         if self.has_failed {
             // The cache still has what was in the block, and cannot forget it.
@@ -392,7 +392,7 @@ impl CacheStore {
         self.journal.append(record, freed);
     }
 
-    /// Records that a unit holds nothing; if the device never knew of it, it is free at once.
+    /// Records that a unit holds nothing. If the device never knew of it, it is free at once.
     pub(super) fn record_forgotten(&mut self, was: &CleanJob) {
         let &CleanJob { unit, block, class, pool } = was;
         let mark = self.marks.get(&self.cache.units, unit);

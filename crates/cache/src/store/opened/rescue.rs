@@ -1,8 +1,8 @@
-//! Copying to its store what only a cache has, while its device is read and not written.
+//! Copies a cache's dirty data to its store, and only reads the cache's device.
 //!
-//! **The rule.** Nothing on the device of the cache changes: what the journal and the map say is read, and each dirty
-//! unit is copied to its block. A rescue that stops half-way can be repeated: it copies the same blocks with the same
-//! content, as long as the store is not used without its cache meanwhile.
+//! **The rule.** The cache's device does not change. The journal and the map are read, and each dirty unit is copied to
+//! its block. A rescue that stops half-way can be repeated. It copies the same blocks with the same content, as long as
+//! the store is not used without its cache meanwhile.
 
 use super::Opened;
 use crate::store::blocks::Blocks;
@@ -18,12 +18,11 @@ const TRIES: u32 = 3;
 pub struct Rescued {
     /// Units that were copied.
     pub copied: u32,
-    /// Blocks of the store, in their order, with a newest version that cannot be read or is not what was written.
+    /// Blocks of the store, in order, with a newest version that cannot be read or has a wrong checksum.
     pub lost: Vec<u64>,
 }
 
-/// A device of which everything is read and to which nothing is written: a cache that is opened on it is found as it
-/// is, and no trace is left.
+/// A device for reading only: opening a cache on it leaves no trace.
 pub struct ReadOnly<'d>(pub &'d mut dyn Blocks);
 
 impl Blocks for ReadOnly<'_> {
@@ -45,7 +44,7 @@ impl Blocks for ReadOnly<'_> {
 }
 
 impl Opened {
-    /// Hands each dirty block to `copy`, in the store's order: its number, and what is in it. `device` is that of the
+    /// Hands each dirty block to `copy`, in the store's order: its number and its content. `device` is that of the
     /// cache. The caller flushes the store behind it.
     ///
     /// # Errors

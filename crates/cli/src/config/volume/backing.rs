@@ -1,5 +1,4 @@
-//! Where a volume's content is, and how it lies there: the keys `file`, `memory`, `compression` and `encryption` of
-//! `[volume.NAME]`.
+//! A volume's content: the keys `file`, `memory`, `compression` and `encryption` of `[volume.NAME]`.
 
 use super::{SIZE, Volume};
 use crate::config::paths::{path, refused_file};
@@ -130,7 +129,7 @@ fn compression_level(text: &str) -> Result<u8, String> {
     level.filter(|level| COMPRESSION_LEVELS.contains(level)).ok_or_else(|| COMPRESSION_ALLOWED.to_owned())
 }
 
-/// The file itself is looked at when the volume is opened, by the process that serves it.
+/// The process that serves the volume checks the file itself, when it opens the volume.
 fn key_file(mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<PathBuf> {
     KEY_FILE.require(&mut section, problems);
     let key_file = KEY_FILE.read(&mut section, problems, |text| path(text, directory));

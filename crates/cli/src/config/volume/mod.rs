@@ -1,4 +1,4 @@
-//! `[volume.NAME]`: a disk for one tenant: its pool, its size, its content, and the front ends that serve it.
+//! `[volume.NAME]`: a disk for one tenant: its pool, its size, its content and its front ends.
 
 pub(super) mod backing;
 pub(super) mod mount;
@@ -93,7 +93,7 @@ const KEYS: &[&dyn Described] = &[
 pub struct Volume {
     /// Its name; unique in the file.
     pub name: String,
-    /// The pool that it is in; the volume is an account there, and its sessions are below it.
+    /// The pool that it is in. The volume is an account there, with its sessions below it.
     pub pool: String,
     /// The device that it is on, through its pool.
     pub device: String,
@@ -109,7 +109,7 @@ pub struct Volume {
     pub cache: Option<String>,
     /// How far it is read ahead.
     pub read_ahead: Option<ReadAhead>,
-    /// Whether what its file system keeps at fixed places has classes, in requests that say none.
+    /// Whether its file system's data at fixed places has classes, in requests without a class.
     pub has_static_classes: bool,
     /// Writes are refused.
     pub is_read_only: bool,

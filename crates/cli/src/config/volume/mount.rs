@@ -123,7 +123,7 @@ pub(super) fn read(
     }
 }
 
-/// Neither the same mount point twice nor one below another: they could not be detached in any order. O(n²) of at most
+/// Mount points must differ, and none lies below another: they could not be detached in any order. O(n²) of at most
 /// 1024 mounts.
 pub(in crate::config) fn check_apart(volumes: &[Volume], problems: &mut Vec<Problem>) {
     let mut users: Vec<(&Path, &str)> = Vec::new();
@@ -140,7 +140,7 @@ pub(in crate::config) fn check_apart(volumes: &[Volume], problems: &mut Vec<Prob
     }
 }
 
-/// One volume with tenants a device: its scheduler hears of the calls and pages of one file system.
+/// One volume with tenants a device: its scheduler gets the calls and pages of one file system.
 pub(in crate::config) fn check_tenants(volumes: &[Volume], problems: &mut Vec<Problem>) {
     let mut users: BTreeMap<&str, &str> = BTreeMap::new();
     for volume in volumes.iter().filter(|volume| !volume.device.is_empty()) {

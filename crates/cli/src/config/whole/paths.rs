@@ -1,4 +1,4 @@
-//! Paths that may not be each other's: a socket is nothing else, and a mount point hides nothing that the daemon uses.
+//! Conflicts of paths: a socket is nothing else, and a mount point hides nothing that the daemon uses.
 
 use super::front_ends;
 use crate::config::daemon::{CONTROL_SOCKET, NOTES_DIRECTORY, STATE_DIRECTORY};

@@ -6,8 +6,8 @@ use crate::config::{Device, Place, Pool, Problem, Volume, cache, name_problem, q
 use plimsoll_settings::suggest;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Answers the pools, parents before children, and says of pools and volumes which device they are on. Those of which
-/// that is not known have an empty name there: they exist, and what does not depend on a device is still looked at.
+/// Answers the pools, parents before children, and sets the device of each pool and volume. Pools and volumes with an
+/// unknown device have an empty name there. They exist, and checks that need no device still run.
 pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> Vec<Pool> {
     undefined_holders(sections, problems);
     pool::check_cycles(&sections.pools, problems);
@@ -81,8 +81,8 @@ fn undefined_caches(sections: &Sections, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Finds the accounts that may fill only a part of a cache: pools, and sessions of volumes, which open while the daemon
-/// runs.
+/// Finds the accounts with a bound on their part of a cache: pools, and sessions of volumes, which open while the
+/// daemon runs.
 fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Problem>) {
     let path_of = |pool: &str| {
         let up = std::iter::successors(pools.iter().find(|found| found.name == pool), |pool| {
@@ -127,8 +127,8 @@ fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Pro
     }
 }
 
-/// That the session `VOLUME/SESSION` can never have a block in the cache called `cache`, if so: what it is, and what is
-/// allowed.
+/// The reason for which the session `VOLUME/SESSION` can never have a block in the cache called `cache`, if any, and
+/// the allowed values.
 fn impossible_session(volumes: &[Volume], cache: &str, name: &str) -> Option<(String, String)> {
     let (volume, session) = name.split_once('/')?;
     if let Some(allowed) = name_problem(session) {
@@ -172,7 +172,7 @@ fn undefined(key: &str, kind: &str, name: &str, names: &Option<BTreeSet<String>>
     Some(place.problem(key, format!("the undefined {kind} {}", quoted(name)), allowed_names(name, names)))
 }
 
-/// The message for a reference to a missing name: the names there are, and the probable one.
+/// The message for a reference to a missing name: the existing names, and the probable one.
 fn allowed_names(word: &str, names: &BTreeSet<String>) -> String {
     const NAMES_MAX: usize = 8;
     let mut listed: Vec<String> = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}")).collect();

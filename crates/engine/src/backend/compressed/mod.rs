@@ -1,10 +1,10 @@
 //! A volume in memory with compressed pages: more fits, and what is read was checked.
 //!
-//! **Rule.** A page of 4 KiB is kept as zstd makes it, or as it is where that is not smaller, and not at all if it is
-//! zero. The CRC-32C of what it was before is kept with it. A read that finds another checksum is an error and never
-//! wrong data. **Complication.** It takes time of a processor, some ten times what a copy takes, so service threads do
-//! it (`work`), several at a time. A page is taken and put under a lock of its own, and compressed
-//! outside of it. Blocks of the volume are pages, so no write changes part of one.
+//! **Rule.** A page of 4 KiB is kept compressed by zstd, or as it is if that is not smaller. A page of zeroes is not
+//! kept at all. The CRC-32C of what it was before is kept with it. A read that finds another checksum is an error and
+//! never wrong data. **Complication.** It takes time of a processor, some ten times what a copy takes, so service
+//! threads do it (`work`), several at a time. A page is taken and put under a lock of its own, and compressed outside
+//! of it. Blocks of the volume are pages, so no write changes part of one.
 //!
 //! A write may leave it to a service thread ([`backlog`]). Then the page is kept as it is, and what that thread makes
 //! of it is put in its place if it is there still.
@@ -27,7 +27,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes of a page, and of a block of the volume.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Pages that get their places together, at the first write to one of them: 2 MiB of the volume, 16 KiB of memory.
+/// Pages that get their places together, at the first write to one of them: 2 MiB of the volume. The places take 16 KiB
+/// of memory.
 const CHUNK_PAGES: usize = 512;
 
 /// What is kept of a page.
@@ -145,8 +146,8 @@ impl CompressedMemory {
         }
     }
 
-    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which the caller has to begin afterwards. If
-    /// too much is left to it already, does as [`write`](Self::write) does. O(1).
+    /// Writes a page uncompressed. The caller then has to begin a [`Compressing`], which compresses it. If too much is
+    /// left to it already, does as [`write`](Self::write) does. O(1).
     pub(crate) fn write_behind(&self, page: u64, source: &[u8; PAGE_BYTES]) -> Result<(), NotCompressed> {
         let Some(plain) = plain(source) else {
             self.zero(page, 1);
@@ -185,7 +186,7 @@ impl CompressedMemory {
         CompressionStep::Page
     }
 
-    /// A page could not be compressed, and is in the backlog again, unless it was written since.
+    /// Compressing a page failed. It goes back into the backlog, unless a write has replaced it.
     fn come_back(&self, page: u64, snapshot: &Arc<[u8]>) {
         let mut place = lock(self.made_place(page));
         let is_as_it_was = place.kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, snapshot));
@@ -197,7 +198,7 @@ impl CompressedMemory {
         }
     }
 
-    /// What is kept of a page now; a write of it from now on puts it into the backlog again.
+    /// The stored form of a page. A later write puts the page into the backlog again.
     fn leave_backlog(&self, page: u64) -> Option<Arc<[u8]>> {
         let mut place = lock(self.place(page)?);
         place.is_in_backlog = false;

@@ -198,7 +198,7 @@ fn what_comes_while_the_last_one_goes_is_not_forgotten() {
 
 /// Planted break: a thread that compresses keeps the volume.
 #[test]
-fn nobody_compresses_a_volume_that_is_gone() {
+fn no_thread_compresses_a_volume_that_is_gone() {
     let memory = Arc::new(memory(1));
     (0..10).for_each(|number| memory.write_behind(number, &page(1, number)).unwrap());
     let mut compressing = Compressing::begin(&memory, 1).unwrap();

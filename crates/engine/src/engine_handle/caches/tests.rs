@@ -41,7 +41,7 @@ fn profile() -> DeviceProfile {
 /// Planted break: a cache that is closed answers the command that waits for its phase to be over.
 /// Promise: cache-emptied.
 #[test]
-fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
+fn emptying_a_cache_is_not_reported_done_when_its_engine_ends() {
     let directory = tempfile::tempdir().unwrap();
     let policy = policies().iter().find(|entry| entry.name == "lru").unwrap();
     let mut settings = CacheSettings::new("fast", directory.path().join("fast"), policy, Scheme::default());
@@ -73,7 +73,7 @@ fn who_empties_a_cache_is_not_told_that_it_is_empty_when_its_engine_ends() {
 /// held.
 /// Promise: cache-quick-end.
 #[test]
-fn who_empties_a_cache_of_an_engine_that_is_to_end_hears_so_at_once_and_requests_go_on() {
+fn emptying_a_cache_of_an_ending_engine_fails_at_once_and_requests_go_on() {
     let directory = tempfile::tempdir().unwrap();
     let mut cached = Cached::new(directory.path());
     assert!(cached.write(&[7; BLOCK_BYTES]));
@@ -277,7 +277,7 @@ fn a_cache_whose_device_fails_when_it_is_given_up_refuses_writes_until_it_is_det
             give_up(&mut Failing { device, left: operations }, superblock)
         });
         let Err(told) = told else { return None };
-        let means = "everything is on the slow device and can be read; writes are refused until it is detached";
+        let means = "everything is on the slow device and can be read; writes are refused until the cache is detached";
         assert!(told.to_string().ends_with(means), "{told}");
         assert!(cached.stored(old.len()) == old && cached.read(old.len()) == old && cached.is_noted());
         assert!(!cached.write(&new), "a write went into a cache that may be gone");

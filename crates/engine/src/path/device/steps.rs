@@ -1,4 +1,4 @@
-//! Steps of a piece that service threads do, and the steps of pieces at a file.
+//! Steps of a piece on service threads, and the steps of pieces at a file.
 
 use super::{Device, Site};
 use crate::backend::{Backend, CompressedMemory, FileStep, SectorCipher};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 
 impl Device {
-    /// Has a step of a piece done with `length` bytes from `start` of its request on.
+    /// Begins a step of a piece, on `length` bytes from `start` of its request.
     fn begin_work(
         &mut self,
         site: &mut Site<'_>,
@@ -59,7 +59,8 @@ impl Device {
         }
     }
 
-    /// Has the next bytes of a piece encrypted, as many as its scratch buffer takes; without one it waits for one.
+    /// Begins to encrypt the next bytes of a piece, as many as its scratch buffer takes. Without a buffer the piece
+    /// waits for one.
     fn begin_encrypting(&mut self, site: &mut Site<'_>, index: u32) {
         let piece = &mut site.table.pieces[index];
         if piece.scratch.is_none() {

@@ -106,7 +106,7 @@ fn eight_under_way_out_of_order_are_read_ahead_of() {
 
 /// Promise: read-ahead-stops.
 #[test]
-fn who_reads_short_stretches_is_soon_left_alone() {
+fn a_reader_of_short_stretches_is_soon_left_alone() {
     let mut client = Client::new();
     (0..1000).for_each(|stretch| client.read_from(stretch << 30, 4));
     let first = client.fetches.len();
@@ -120,7 +120,7 @@ fn who_reads_short_stretches_is_soon_left_alone() {
 
 /// Promise: read-ahead-stops.
 #[test]
-fn who_skips_most_of_what_was_fetched_is_left_alone() {
+fn a_reader_that_skips_most_of_what_was_fetched_is_left_alone() {
     let mut client = Client::new();
     client.read_from(0, 4);
     (0..1000).for_each(|number| client.read(16384 + number * 65536, BLOCK));
@@ -129,7 +129,7 @@ fn who_skips_most_of_what_was_fetched_is_left_alone() {
 }
 
 #[test]
-fn who_writes_behind_himself_keeps_what_is_ahead() {
+fn a_session_that_writes_behind_its_reads_keeps_what_is_ahead() {
     let mut client = Client::new();
     for block in 0..2048 {
         client.read(block * 4096, BLOCK);
@@ -201,7 +201,7 @@ fn a_fetch_ends_with_the_volume() {
 
 /// Planted break that was seen red: no stream's room is given up.
 #[test]
-fn streams_that_nobody_reads_any_more_give_up_their_room() {
+fn streams_that_have_ended_give_up_their_room() {
     let mut client = Client::new();
     (0..8).for_each(|stream| client.read_from(stream << 32, 20));
     let of_others = |client: &Client| {

@@ -15,7 +15,7 @@ const OVERFLOW: u8 = 0x04;
 const UNDERFLOW: u8 = 0x02;
 const HAS_STATUS: u8 = 0x01;
 
-/// Flags and count that tell how many bytes too many or too few a command was about.
+/// Flags and count for the bytes that a command had too many or too few.
 fn residual(expected: u32, whole: u32) -> (u8, u32) {
     match whole.cmp(&expected) {
         std::cmp::Ordering::Less => (UNDERFLOW, expected - whole),
@@ -83,7 +83,7 @@ impl IscsiConnection {
         }
     }
 
-    /// Gives a task a buffer for what it wants, and puts into it what came with the command.
+    /// Gives a task a buffer for its data, and puts the immediate data of the command into it.
     fn take_immediate_data(&mut self, port: &mut Port<'_>, task: &mut Task, data: &[u8]) -> bool {
         if task.wanted == 0 {
             return true;
@@ -299,7 +299,7 @@ impl IscsiConnection {
         self.respond(&task.header, answer, task.whole_bytes);
     }
 
-    /// Answers a read with its bytes, and with its status in the last PDU of them.
+    /// Answers a read with its bytes, and with its status in their last PDU.
     fn respond_with(&mut self, port: &mut Port<'_>, place: usize, mut finished: Finished) {
         let has_digest = self.session.parameters.digests.data;
         if has_digest && matches!(finished.payload, Payload::Volume(_)) {

@@ -7,7 +7,7 @@ use plimsoll_protocols::iscsi::parameters::DATA_BYTES_MAX;
 use plimsoll_protocols::iscsi::pdu::Frame;
 use std::os::fd::RawFd;
 
-/// Bytes that are kept: one PDU of the largest size, and as much again, so that a receive brings many small ones.
+/// Bytes that are kept: one PDU of the largest size, and as much again, so that a receive takes many small ones.
 const INBOX_BYTES: usize = 2 * Frame::bytes_max(DATA_BYTES_MAX);
 
 /// Received bytes, and whether a receive is under way.

@@ -13,7 +13,7 @@ use plimsoll_protocols::scsi::PortName;
 /// Requests of task management that may wait.
 const WAITING_MAX: usize = 16;
 
-/// Requests that wait until nothing of what they aborted comes to the volume any more, by what the engine calls them.
+/// Requests that wait until the requests that they aborted change the volume no more, by the engine's name for them.
 #[derive(Default)]
 pub(super) struct Waiting {
     places: [Option<Header>; WAITING_MAX],
@@ -79,8 +79,7 @@ impl IscsiConnection {
         port.wait_for_abandoned((PLACES + free) as u64);
     }
 
-    /// The command at `place` has aborted those of ports, and is over when nothing of them comes to the volume any
-    /// more.
+    /// The command at `place` has aborted requests of ports. It is over when these change the volume no more.
     pub(super) fn abort_of(&mut self, port: &mut Port<'_>, place: usize, of_ports: &[PortName]) {
         let Some(task) = self.tasks.get_mut(place) else { return };
         (task.stage, task.is_at_volume) = (Stage::Aborted, true);
@@ -101,7 +100,7 @@ impl IscsiConnection {
         self.answer(header, &[]);
     }
 
-    /// Aborts tasks, all together, and none twice: looking for what is abandoned takes time of all sessions.
+    /// Aborts tasks, all together, and none twice: a search for abandoned requests takes time from all sessions.
     fn abort(&mut self, port: &mut Port<'_>, places: Vec<usize>) {
         let mut at_volume = Vec::new();
         for place in places {

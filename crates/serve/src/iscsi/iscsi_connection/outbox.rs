@@ -1,4 +1,4 @@
-//! What goes out: PDUs, as many in one send as are ready when the last send is done.
+//! Outgoing PDUs: one send has those that are ready when the last send is done.
 //!
 //! Headers and whatever is small are copied; the bytes of a read go out of where the disk put them. A read is cut into
 //! PDUs of the size that the initiator receives, which may be small. So vectors are counted, and what is more than one
@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 /// Bytes of the buffers that one send keeps, more or less. The initiator asks for more as soon as it has the first
-/// answer of it, and all of them are kept until it has the last.
+/// answer of a batch. All answers are kept until it has the last.
 pub(super) const KEPT_BYTES_MAX: usize = 8 << 20;
-/// Parts of one send: with the bytes between them, at most 1023 vectors, and one call takes 1024.
+/// Parts of one send. With the bytes between them they are at most 1023 vectors, and one call takes 1024.
 const PARTS_MAX: usize = 511;
 
 /// PDUs that go out together.
@@ -64,7 +64,7 @@ impl PduOutbox {
         !self.send.is_under_way() && self.waiting.is_empty()
     }
 
-    /// So much waits for an initiator that does not read that no more should be heard.
+    /// Whether so many bytes wait for an initiator that does not read that it is read no more.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.iter().map(|batch| batch.bytes.len()).sum::<usize>() >= OUTBOX_BYTES_MAX
     }

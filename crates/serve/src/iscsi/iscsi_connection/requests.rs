@@ -7,7 +7,7 @@ use plimsoll_protocols::iscsi::pdu::{Header, NO_TAG, opcode};
 use plimsoll_protocols::iscsi::text;
 
 impl IscsiConnection {
-    /// A ping, answered with what it brought; or the answer to one, which we never send.
+    /// A ping, answered with its data; or the answer to a ping, which this target never sends.
     pub(super) fn ping(&mut self, request: &Header, data: &[u8]) {
         if request.initiator_tag() == NO_TAG {
             return;
@@ -39,7 +39,7 @@ impl IscsiConnection {
         self.answer(header, &reply);
     }
 
-    /// The initiator wants to end its session: it hears that it has ended when its commands have.
+    /// The initiator wants to end its session. The answer follows when its commands have ended.
     pub(super) fn logout(&mut self, port: &mut Port<'_>, request: &Header) {
         const FOR_RECOVERY: u8 = 2;
         const RECOVERY_NOT_SUPPORTED: u8 = 2;

@@ -18,11 +18,11 @@ pub const IMMEDIATE_MAX: usize = 4;
 /// Of tasks: the engine calls their requests by them.
 pub(super) const PLACES: usize = COMMANDS_MAX + IMMEDIATE_MAX;
 
-/// Answers of the largest size that one send keeps, to commands that are over to the initiator.
+/// Answers of the largest size that one send keeps, for commands that the initiator sees as done.
 const SENT_MAX: usize = KEPT_BYTES_MAX / TRANSFER_BYTES_MAX as usize;
 
-/// Buffers of a connection: each command has one of any size, and another to compare with; and so have the answers that
-/// are being sent.
+/// Buffers of a connection: each command has one of any size, and another to compare with. Answers that are being sent
+/// have some, too.
 pub(super) const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4 << 10, count: PLACES as u16 },
     BufferClass { bytes: SCRATCH_BYTES, count: 2 * PLACES as u16 },

@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 const INBOX_BYTES: usize = 128 * 1024;
 /// Bytes received behind the payload of a large write: its successor's header and little else.
 const INBOX_BYTES_BETWEEN_LARGE: usize = 4 * 1024;
-/// From this size on a write is large: copying it would cost more than another receive.
+/// Size from which a write is large: copying it would cost more than another receive.
 const LARGE_WRITE_BYTES: u32 = 16 * 1024;
 
 /// What the inbox has for the connection.
@@ -30,7 +30,7 @@ pub(super) enum Next {
     Request(Request),
     /// A write with all of its bytes.
     Write(Request, Payload),
-    /// The same of one that is not of whole blocks: its bytes, in their place among whole blocks, and room for one
+    /// The same for a write that is not of whole blocks: its bytes, in their place among whole blocks, and room for one
     /// block.
     Part(Request, Buffer, Buffer),
     /// Nothing more without receiving.
@@ -162,7 +162,7 @@ impl RequestInbox {
         self.incoming = Some(Incoming { request, buffer, at: 0, received: 0, block: None });
     }
 
-    /// The same of a write that is not of whole blocks: its bytes go behind the first `skew` of `data`; `block` has
+    /// The same for a write that is not of whole blocks. Its bytes go behind the first `skew` of `data`; `block` has
     /// room for one block.
     pub(super) fn receive_part(&mut self, request: Request, data: Buffer, skew: u32, block: Buffer) {
         self.last_write_bytes = request.length;
@@ -174,7 +174,7 @@ impl RequestInbox {
         self.skip += bytes;
     }
 
-    /// Starts to receive, unless that is under way or something that has come is still to be taken.
+    /// Starts to receive, unless a receive is under way or received bytes are still to be taken.
     pub(super) fn receive(&mut self, port: &mut Port<'_>, socket: RawFd) {
         if self.is_receiving || !self.is_exhausted {
             return;

@@ -1,4 +1,4 @@
-//! What goes out: replies, as many in one send as are ready when the last send is done.
+//! Outgoing replies: one send has those that are ready when the last send is done.
 
 use super::{REFUSALS_BYTES_MAX, REQUESTS_MAX, TAG_SEND};
 use crate::connection::{GatheredSend, Part};
@@ -7,7 +7,7 @@ use plimsoll_protocols::nbd::wire;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
-/// Room for headers to begin with, bytes: those of all requests that a connection may have under way.
+/// Initial room for headers, in bytes: those of all requests that a connection may have under way.
 const REPLIES_BYTES: usize = REQUESTS_MAX * wire::OFFSET_DATA_BYTES;
 
 /// Data of a reply and where it belongs.
@@ -58,10 +58,10 @@ impl ReplyOutbox {
         !self.send.is_under_way() && self.waiting.headers.is_empty()
     }
 
-    /// So much waits for a client that does not read that no more should be asked.
+    /// Whether so many bytes wait for a client that does not read that it is read no more.
     ///
-    /// A volume in memory answers without a buffer, so replies are counted too. Up to [`REQUESTS_MAX`] requests that
-    /// are under way may still add theirs: with those, a batch has at most 1023 vectors, and one call takes 1024.
+    /// A volume in memory answers without a buffer, so replies are counted too. Up to [`REQUESTS_MAX`] requests under
+    /// way may still add theirs. With those, a batch has at most 1023 vectors, and one call takes 1024.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.headers.len() >= REFUSALS_BYTES_MAX || self.waiting.parts.len() >= REQUESTS_MAX
     }

@@ -1,4 +1,4 @@
-//! Requests for parts of blocks, from clients that did not ask how large a volume's blocks are.
+//! Requests for parts of blocks, from clients that do not negotiate the block size.
 //!
 //! **Intuition.** Such a client may ask for any bytes (specification, "Block size constraints"); stock `nbd-client` and
 //! the kernel behind it ask for multiples of 512. A volume of larger blocks is read and written in whole ones.
@@ -67,7 +67,7 @@ impl Blocks {
         (first, last.saturating_sub(first) as u32)
     }
 
-    /// The part of the block at `block` that belongs to the request, from the block's first byte.
+    /// The request's part of the block at `block`, from the block's first byte.
     fn part_of(&self, block: u64) -> std::ops::Range<usize> {
         let end = block + self.block_bytes;
         (self.from.max(block) - block) as usize..(self.to.min(end) - block) as usize
@@ -118,7 +118,7 @@ impl Partial {
         }
     }
 
-    /// The block at `block` was read into `self.block`: puts together what is to be written of it.
+    /// The block at `block` was read into `self.block`: combines it with the client's bytes.
     fn was_read(&mut self, block: u64) {
         let Some(read) = &mut self.block else { return };
         let (part, bytes) = (self.blocks.part_of(block), self.blocks.block_bytes as usize);
@@ -135,7 +135,7 @@ impl Partial {
 }
 
 impl NbdConnection {
-    /// Begins a request that is not of whole blocks; says no if there is no room for it now.
+    /// Begins a request that is not of whole blocks. The answer is false if there is no room for it now.
     pub(super) fn begin_partial(&mut self, port: &mut Port<'_>, request: Request, blocks: Blocks) -> bool {
         let bytes = match request.command {
             Command::Read | Command::Write => match blocks.buffer_bytes() {
@@ -178,7 +178,7 @@ impl NbdConnection {
         true
     }
 
-    /// Begins to change parts of blocks: by `data`, all of them with the client's bytes in their place, or to zeroes.
+    /// Begins to change parts of blocks: to `data`, whole blocks with the client's bytes in place, or to zeroes.
     /// `block` has room for one.
     pub(super) fn change_partially(
         &mut self,

@@ -1,7 +1,7 @@
 //! read: from the page cache; what is missing is read, and something beyond it.
 //!
-//! Two readers that want the same page wait for the same I/O: the first puts the page in locked, the second waits until
-//! it is not.
+//! Two readers of the same page wait for the same I/O. The first puts the page in locked, the second waits until it is
+//! unlocked.
 
 use super::File;
 use crate::block::{Bio, BioEnd, Plug};
@@ -27,9 +27,9 @@ impl File {
         length
     }
 
-    /// Uses the pages one after the other, as soon as each is there. Answers the page at which it stopped: the end of
-    /// `pages`, or the first page that is not in memory and lies behind the file's end, since another process cut the
-    /// file.
+    /// Uses the pages one after the other, as soon as each is there. Answers the page at which it stopped. That is the
+    /// end of `pages`, or the first page that is not in memory and lies behind the file's end, since another process
+    /// truncated the file.
     pub(crate) async fn read_pages(&self, pages: PageRange) -> u64 {
         let (process, number) = (self.process(), self.inode().number);
         let machine = process.machine();

@@ -1,8 +1,8 @@
 //! write: into the page cache, folio by folio; before each it is looked whether the dirtier must be throttled.
 //!
-//! A folio is the piece of memory that is taken, filled and dirtied at once: a page, or as many as the write fills from
-//! an aligned place on, up to the file system's largest folio. A page that is written in part, is not in memory and
-//! exists on the device is read first. How many pages a process may dirty before it is looked at again is
+//! A folio is the piece of memory that is taken, filled and dirtied at once. It is a page, or as many as the write
+//! fills from an aligned place on, up to the file system's largest folio. A page that is written in part, is not in
+//! memory and exists on the device is read first. How many pages a process may dirty before it is looked at again is
 //! [`crate::writeback::throttle`]'s business.
 
 use super::File;
@@ -12,8 +12,8 @@ use plimsoll_core::CallKind;
 /// Folios of one page that are copied in one piece of processor time: time is not simulated finer than this.
 const COPY_PAGES_MAX: u64 = 32;
 
-/// Pages of the folio that a write of `bytes` takes at `page` (`__filemap_get_folio`, `fgf_set_order`): a power of two
-/// that the write fills, as `page` is aligned.
+/// Pages of the folio that a write of `bytes` takes at `page` (`__filemap_get_folio`, `fgf_set_order`). It is a power
+/// of two that the write fills, as `page` is aligned.
 fn folio_pages(page: u64, bytes: u64, folio_bytes_max: u64) -> u64 {
     let filled = 1 << (bytes.min(folio_bytes_max) / PAGE_BYTES).max(1).ilog2();
     if page.is_multiple_of(filled) { filled } else { 1 << page.trailing_zeros() }

@@ -99,6 +99,21 @@ pub(super) fn none_is_known(
     )
 }
 
+/// Whether the note says that the volume has a cache in another place than `cache`.
+fn is_elsewhere(note: &CacheNote, cache: &Cache) -> bool {
+    note.leaving.is_none() && std::path::absolute(&cache.settings.path).is_ok_and(|path| path != note.path)
+}
+
+/// The configuration has another cache, or another path, than the note.
+fn how_to_find(configuration: &Configuration, config: &VolumeConfig, note: &CacheNote) -> String {
+    let (volume, name, path) = (&config.name, &note.cache, note.path.display());
+    format!(
+        "volume {volume} has the cache {name:?} on {path}, which was not detached: put that into the configuration (to \
+         do without that cache, and lose its dirty data: plimsoll cache forget {} {volume})",
+        configuration.file.display()
+    )
+}
+
 /// An error, with advice for the cache of the volume of `config`.
 pub(super) fn with_advice(
     configuration: &Configuration,
@@ -112,21 +127,16 @@ pub(super) fn with_advice(
     // A note that cannot be read may be one.
     let note = plan::notes(configuration).get::<CacheNote>(config);
     let is_noted = !matches!(note, Ok(None));
-    let is_elsewhere = |note: &CacheNote| {
-        note.leaving.is_none() && std::path::absolute(&cache.settings.path).is_ok_and(|path| path != note.path)
-    };
-    match error {
+    let is_missed = matches!(
+        error,
         CacheError::System { action: "open", .. } | CacheError::Open { .. } | CacheError::Content { .. }
-            if note.as_ref().is_ok_and(|note| note.as_ref().is_some_and(is_elsewhere)) =>
-        {
-            let note = note.ok().flatten().expect("it was just there");
-            let (volume, name, path) = (&config.name, &note.cache, note.path.display());
-            format!(
-                "{error}; volume {volume} has the cache {name:?} on {path}, which was not detached: put that into the \
-                 configuration (to do without that cache, and lose its dirty data: plimsoll cache forget {} {volume})",
-                configuration.file.display()
-            )
-        }
+    );
+    if is_missed
+        && let Some(note) = note.as_ref().ok().and_then(|note| note.as_ref()).filter(|note| is_elsewhere(note, cache))
+    {
+        return format!("{error}; {}", how_to_find(configuration, config, note));
+    }
+    match error {
         CacheError::System { action: "open", source, .. } if source.kind() == ErrorKind::NotFound => {
             let (replace, lost) =
                 if is_noted { (" --replace", " (the old cache's dirty data is lost)") } else { ("", "") };

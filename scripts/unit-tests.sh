@@ -13,8 +13,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Packages with tests that touch nothing of the machine but files of their own; and a target of another package.
+# Packages, and single targets of other packages, whose tests touch nothing of the machine but files and sockets of
+# their own.
 computing=" core linux settings schedulers devices cache executor traces workloads protocols sim lab/figures "
+computing+="engine/plimsoll_engine engine/engine_oracle engine/engine_turns engine/engine_cache_lines "
+computing+="engine/engine_cache_runs engine/engine_write_path engine/engine_pressure engine/engine_overlaps "
+computing+="engine/engine_alarm engine/engine_read_ahead "
+# Programs whose tests mostly wait for daemons of their own: twice as many tests at once.
+waiting=" cli/up "
 cargo=${CARGO:-cargo}
 is_lint=
 if [ "${1:-}" = --lint ]; then
@@ -40,6 +46,8 @@ ends() {
 trap ends EXIT
 touch "$scratch/not_run" "$scratch/hung" "$scratch/failed"
 
+# What a first build would write for the next one takes a tenth of its time.
+export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 build_began=$SECONDS
 "$cargo" test --workspace --no-run --quiet --message-format=json-render-diagnostics "$@" >"$scratch/built"
 echo "built in $((SECONDS - build_began)) s"
@@ -72,6 +80,13 @@ run_limited() {
   CARGO_MANIFEST_DIR=$folder run "$name" "$folder" "${limited[@]}" "$name" "$@"
 }
 
+# Tests of a program that run at once.
+threads_of() {
+  local threads
+  threads=${RUST_TEST_THREADS:-$(nproc)}
+  if [[ $waiting == *" $1 "* ]]; then echo $((2 * threads)); else echo "$threads"; fi
+}
+
 # Which lane a program is in, by its package and target.
 is_computing() {
   [[ $computing == *" $1 "* || $computing == *" $1/$2 "* ]]
@@ -83,7 +98,8 @@ lane() {
     package=${folder##*/}
     is_here=live
     ! is_computing "$package" "$target" || is_here=computing
-    [ "$is_here" != "$wanted" ] || run_limited "$package/$target" "$folder" "$program" --show-output
+    [ "$is_here" != "$wanted" ] ||
+      RUST_TEST_THREADS=$(threads_of "$package/$target") run_limited "$package/$target" "$folder" "$program" --show-output
   done <"$scratch/programs"
 }
 

@@ -333,3 +333,23 @@ fn every_command_has_help_with_an_example() {
     let version = plimsoll(directory.path(), &["--version"]).stdout;
     assert_eq!(String::from_utf8_lossy(&version), format!("plimsoll {}\n", env!("CARGO_PKG_VERSION")));
 }
+
+/// A word that is no level would be the name of a target, and silence everything else.
+///
+/// Planted break: what the filter takes is taken; `warning`, `Nonsense` and an empty word were.
+#[test]
+fn a_level_of_the_log_that_is_none_is_refused() {
+    let check = |level: &str| {
+        let output = plimsoll(&folder("good"), &["--log", level, "check", "everything.toml"]);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for level in ["warning", "Nonsense", "", "info,loud", "plimsoll_engine=loud"] {
+        let (code, said) = check(level);
+        let begin = format!("--log: got {level:?}");
+        let end = "allowed off, error, warn, info, debug, trace, or a filter such as plimsoll_engine=debug\n";
+        assert!(code == Some(2) && said.starts_with(&begin) && said.ends_with(end), "{level}: {said}");
+    }
+    for level in ["off", "WARN", "info", "plimsoll_engine=debug", "warn,plimsoll_engine=debug", "plimsoll_engine"] {
+        assert_eq!(check(level).0, Some(0), "{level}");
+    }
+}

@@ -164,7 +164,7 @@ pub struct CacheAttachArguments {
     pub volume: String,
     /// The cache's name in the configuration
     pub cache: String,
-    /// Make an empty one; whatever is on its device is gone
+    /// Make an empty one; a device that holds something other than a cache is refused
     #[arg(long)]
     pub make: bool,
     /// Where the daemon is.

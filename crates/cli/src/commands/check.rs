@@ -7,7 +7,7 @@ use crate::config::{
 };
 use crate::outcome::Outcome;
 use crate::table::Table;
-use crate::up::caches_as_volumes;
+use crate::up;
 use plimsoll_core::{ByteCount, Rate, Span};
 use plimsoll_engine::cache::{CacheSettings, DirtyMax, semantics_name};
 use plimsoll_engine::kernel_user_of;
@@ -46,7 +46,7 @@ fn in_use(configuration: &Configuration) -> Vec<Problem> {
         let got = format!("{}, in use: {}", quoted(&path.to_string_lossy()), kernel_user_of(path)?);
         Some(place.problem("file", got, "a file or block device that nothing else uses"))
     });
-    let mut problems: Vec<Problem> = problems.chain(caches_as_volumes(configuration)).collect();
+    let mut problems: Vec<Problem> = problems.chain(up::problems(configuration)).collect();
     problems.sort_by_key(|problem| problem.line);
     problems
 }

@@ -24,7 +24,9 @@ mod stuck_alarm;
 mod tenants;
 
 use crate::arguments::AgentArguments;
-use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
+use crate::config::{
+    self, Configuration, ConfigurationError, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load,
+};
 use crate::outcome::{self, Failure, Outcome};
 use crate::signals::{self, Told};
 use administration::Administration;
@@ -34,7 +36,7 @@ use plimsoll_agent::mounts;
 use plimsoll_core::{Span, shown};
 use plimsoll_engine::GRACE_DEFAULT;
 use plimsoll_schedulers::Target;
-pub(crate) use preflight::caches_as_volumes;
+pub(crate) use preflight::problems;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -125,8 +127,9 @@ fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     if let Some(reason) = preflight::refusal(&configuration) {
         return Err(Failure::NotRun(reason));
     }
-    if let Some(wrong) = preflight::wrong_files(&configuration).or_else(|| preflight::wrong_mounts(&configuration)) {
-        return Err(Failure::BadInput(wrong));
+    let problems = preflight::problems(&configuration);
+    if !problems.is_empty() {
+        return Err(ConfigurationError { file: configuration.file, problems }.into());
     }
     preflight::raise_open_files_max();
     let (stop, stopped) = channel();

@@ -15,7 +15,7 @@ use super::front_ends;
 use super::layouts::Layouts;
 use super::served::{ServedDevice, ServedDisk};
 use super::stuck_alarm::StuckAlarm;
-use super::tenants::{Tenants, mount_with_station, no_station};
+use super::tenants::{Tenants, mount_with_station, no_station, remove_left};
 use super::{caches, executor, observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};
 use crate::control::server::{ControlServer, ControlSocket};
@@ -104,6 +104,7 @@ impl Daemon {
                 false => info!("recovered from a predecessor: {step}"),
             }
         }
+        remove_left(&configuration);
         let mut daemon = Daemon {
             configuration,
             control: None,

@@ -258,6 +258,7 @@ impl Daemon {
         let plan = plan::attachment(info, file_system.cloned());
         let (mut attachment, connection) =
             Attachment::mount_disk(&self.state, plan).map_err(|error| wrong(error, self))?;
+        attachment.notes_its_format(plan::format_note(&self.configuration, section));
         attachment.has_data_in(plan::data_places(section), signals::is_told_to_end);
         // From here on a stop detaches it.
         self.attachments.push(attachment);

@@ -352,3 +352,77 @@ fn every_command_has_help_with_an_example() {
     let version = plimsoll(directory.path(), &["--version"]).stdout;
     assert_eq!(String::from_utf8_lossy(&version), format!("plimsoll {}\n", env!("CARGO_PKG_VERSION")));
 }
+
+/// What `up` would refuse where the daemon itself has its places, `check` refuses with the same line: it asks the same
+/// function.
+///
+/// Planted break: `check` asks for the files of volumes and caches only; each was taken.
+#[test]
+fn places_that_a_start_would_refuse_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let both = |daemon: &str, front_ends: &str, volume: &str| {
+        let text = format!(
+            "[daemon]\nstate_directory = \"state\"\nnotes_directory = \"notes\"\n{daemon}\n{front_ends}\n[device.d]\n[pool.p]\ndevice = \
+             \"d\"\n[volume.v]\npool = \"p\"\n{volume}\n"
+        );
+        std::fs::write(path("plimsoll.toml"), text).unwrap();
+        let ends = |command: &str| {
+            let output = plimsoll(directory.path(), &[command, "plimsoll.toml"]);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+            said.replace(&format!("{}/", directory.path().display()), "")
+        };
+        let said = ends("check");
+        assert_eq!(said, ends("up"));
+        said
+    };
+    let usual = "size = \"1MiB\"\nmemory = true\nnbd = {}";
+    std::fs::write(path("file"), "").unwrap();
+    std::fs::create_dir(path("folder")).unwrap();
+    const SOCKET: &str = "allowed the path of a socket, or a free one in a directory that is there\n";
+    for (at, why) in [
+        ("file", "\"file\", which is no socket"),
+        ("folder", "\"folder\", which is no socket"),
+        ("no/where", "\"no/where\", and \"no\" is no directory"),
+    ] {
+        let control = both(&format!("control_socket = \"{at}\""), "", usual);
+        assert_eq!(control, format!("plimsoll.toml:4: daemon.control_socket: got {why}, {SOCKET}"));
+        let listen = both("", &format!("[nbd]\nlisten = [\"unix:{at}\"]"), usual);
+        assert_eq!(listen, format!("plimsoll.toml:6: nbd.listen: got {why}, {SOCKET}"));
+    }
+    let twice = "[nbd]\nlisten = [\"tcp:127.0.0.1:13261\"]\n[iscsi]\nlisten = [\"127.0.0.1:13261\"]";
+    let taken = "plimsoll.toml:8: iscsi.listen: got \"tcp:127.0.0.1:13261\", an address of nbd.listen, allowed an address of its own\n";
+    let with_target = format!("{usual}\n[volume.w]\npool = \"p\"\nsize = \"1MiB\"\nmemory = true\niscsi = {{}}");
+    assert_eq!(both("", twice, &with_target), taken);
+    let small = both(
+        "",
+        "",
+        "size = \"4096 B\"\nmemory = true\nmount = { path = \"/mnt\", filesystem = \"ext4\", format = \"if-empty\" }",
+    );
+    assert_eq!(small, "plimsoll.toml:11: volume.v.size: got 4 KiB, allowed at least 256 KiB to make ext4 in it\n");
+    std::fs::write(path("notes"), "").unwrap();
+    let notes = "plimsoll.toml:3: daemon.notes_directory: got \"notes\", which is no directory, allowed a directory, or a path at which one can be \
+                 made\n";
+    assert_eq!(both("", "", usual), notes);
+}
+
+/// A word that is no level would be the name of a target, and silence everything else.
+///
+/// Planted break: what the filter takes is taken; `warning`, `Nonsense` and an empty word were.
+#[test]
+fn a_level_of_the_log_that_is_none_is_refused() {
+    let check = |level: &str| {
+        let output = plimsoll(&folder("good"), &["--log", level, "check", "everything.toml"]);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for level in ["warning", "Nonsense", "", "info,loud", "plimsoll_engine=loud"] {
+        let (code, said) = check(level);
+        let begin = format!("--log: got {level:?}");
+        let end = "allowed off, error, warn, info, debug, trace, or a filter such as plimsoll_engine=debug\n";
+        assert!(code == Some(2) && said.starts_with(&begin) && said.ends_with(end), "{level}: {said}");
+    }
+    for level in ["off", "WARN", "info", "plimsoll_engine=debug", "warn,plimsoll_engine=debug", "plimsoll_engine"] {
+        assert_eq!(check(level).0, Some(0), "{level}");
+    }
+}

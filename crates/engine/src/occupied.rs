@@ -17,6 +17,7 @@ mod range_lock;
 use beneath::{ByteExtent, Layer};
 use loops::loop_on;
 use plimsoll_linux::files::open_storage;
+use plimsoll_linux::process::is_ending;
 use plimsoll_linux::{MOUNT_TABLE, MountTable};
 use range_lock::lock_range;
 use rustix::fs::{FlockOperation, OFlags, flock, major, minor};
@@ -98,8 +99,8 @@ pub(crate) fn lock(path: &Path, file: &File, is_shared: bool) -> Result<Locks, E
         true => FlockOperation::NonBlockingLockShared,
         false => FlockOperation::NonBlockingLockExclusive,
     };
-    patiently(|| flock(file, whole))?;
-    patiently(|| lock_if_known(file, ByteExtent::ALL, is_shared))?;
+    patiently(path, || flock(file, whole))?;
+    patiently(path, || lock_if_known(file, ByteExtent::ALL, is_shared))?;
     let mut locks = Vec::new();
     for layer in beneath::layers(path) {
         // A partition's disk is the kernel's to keep: by O_EXCL.
@@ -121,8 +122,8 @@ fn lock_layer(layer: &Layer, is_shared: bool) -> Result<Option<File>, Errno> {
             return Ok(None);
         }
     };
-    patiently(|| flock(&file, FlockOperation::NonBlockingLockShared))?;
-    patiently(|| lock_if_known(&file, layer.extent, is_shared))?;
+    patiently(&layer.path, || flock(&file, FlockOperation::NonBlockingLockShared))?;
+    patiently(&layer.path, || lock_if_known(&file, layer.extent, is_shared))?;
     Ok(Some(file))
 }
 
@@ -136,15 +137,31 @@ fn lock_if_known(file: &File, extent: ByteExtent, is_shared: bool) -> Result<(),
 
 /// Tries to lock, and waits a moment for a daemon that was killed. The kernel does what its ring had under way, and
 /// keeps the lock until that is done. So a daemon that has the lock knows that no write of a predecessor comes any
-/// more.
-pub(crate) fn patiently(lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
-    for _ in 0..TRIES {
+/// more. On a busy disk that takes longer than for a living holder to let go: where every holder is dead or about to
+/// die, the wait is longer.
+pub(crate) fn patiently(path: &Path, lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+    for tries in 0.. {
         match lock() {
-            Err(Errno::WOULDBLOCK | Errno::ACCESS) => pause(),
+            Err(Errno::WOULDBLOCK | Errno::ACCESS)
+                if tries < TRIES || (tries < TRIES_OF_THE_DEAD && is_left_by_the_dead(path)) =>
+            {
+                pause();
+            }
+            Err(Errno::ACCESS) => return Err(Errno::WOULDBLOCK),
             locked => return locked,
         }
     }
-    lock().map_err(|errno| if errno == Errno::ACCESS { Errno::WOULDBLOCK } else { errno })
+    Err(Errno::WOULDBLOCK)
+}
+
+/// Whether processes have a lock on what is at `path`, and all of them are dead or about to die.
+fn is_left_by_the_dead(path: &Path) -> bool {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let Ok(file) = fs::metadata(path) else { return false };
+    let own = std::process::id();
+    let others = holders(&locks, file.dev(), file.ino()).into_iter().filter(|&holder| holder != own);
+    let dead: Vec<bool> = others.map(is_ending).collect();
+    !dead.is_empty() && dead.into_iter().all(|is_dead| is_dead)
 }
 
 fn pause() {
@@ -242,6 +259,8 @@ fn swap_areas(swaps: &str) -> impl Iterator<Item = PathBuf> {
 /// How often a busy device is tried, with pauses, for two seconds in all. The kernel keeps the claim of a daemon that
 /// was killed until what its ring had under way is done.
 const TRIES: u32 = 100;
+/// The same where it is known that the holder is dead or dying: 30 seconds.
+const TRIES_OF_THE_DEAD: u32 = 1500;
 const PAUSE_NS: i64 = 20_000_000;
 
 /// Opens what is at `path` by `open`. If it is busy and has no known user, the daemon tries it again for a moment.
@@ -268,6 +287,23 @@ pub(crate) fn user_behind(path: &Path, error: &io::Error) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A process that was killed has its locks as long as the kernel does what its ring had under way: here, as long as
+    /// a child has them, which is longer than a living holder is waited for.
+    ///
+    /// Planted break: the dead are waited for as the living are; the lock is refused.
+    #[test]
+    fn a_lock_that_the_dead_left_is_waited_for() {
+        use std::process::{Command, Stdio};
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut holder = Command::new("flock");
+        holder.arg(file.path()).args(["sh", "-c", "echo; exec sleep 3"]).stdout(Stdio::piped());
+        let mut holder = holder.spawn().unwrap();
+        io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        holder.kill().unwrap();
+        assert!(lock(file.path(), file.as_file(), false).is_ok());
+        holder.wait().unwrap();
+    }
 
     #[test]
     fn swap_areas_are_the_first_words_behind_the_heading() {

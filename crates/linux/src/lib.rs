@@ -9,6 +9,7 @@
 //! | [`mailbox`] | a queue from many threads to one that waits for none of them |
 //! | [`mounts`] | the kernel's table of mounts |
 //! | [`peer_log`] | lines in the log that a peer can cause as often as it likes |
+//! | [`process`] | whether a process is the kernel's own, and whether it is about to end |
 //! | [`wake`] | an event by which one thread wakes another that polls |
 
 pub mod boot;
@@ -18,6 +19,7 @@ pub mod files;
 pub mod mailbox;
 pub mod mounts;
 pub mod peer_log;
+pub mod process;
 pub mod wake;
 
 pub use boot::boot_id;

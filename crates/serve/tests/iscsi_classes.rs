@@ -167,8 +167,10 @@ fn told() -> Vec<Told> {
         all.push((cdb(read, 0), vec![], 512, &[Read]));
         // BYTCHK 1: what is read back is compared.
         all.push((cdb(write_and_verify, 2), block.clone(), 0, &[Write, Read]));
-        all.push((cdb(verify, 0), vec![], 0, &[Read]));
-        all.push((cdb(verify, 2), block.clone(), 0, &[Read]));
+        // What is verified, and what is read with FUA, is made durable.
+        all.push((cdb(verify, 0), vec![], 0, &[Read, Flush]));
+        all.push((cdb(verify, 2), block.clone(), 0, &[Read, Flush]));
+        all.push((cdb(read, 8), vec![], 512, &[Read, Flush]));
     }
     all.push((cdb(0x89, 0), twice, 0, &[Read, Write]));
     all.push((cdb(0x8b, 0), block.clone(), 0, &[Read, Write]));

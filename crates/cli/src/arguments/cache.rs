@@ -163,7 +163,7 @@ pub struct CacheAttachArguments {
     pub volume: String,
     /// The cache's name in the configuration
     pub cache: String,
-    /// Make an empty cache; the content of its device is lost
+    /// Make an empty cache; a device that holds something other than a cache is refused
     #[arg(long)]
     pub make: bool,
     /// Where the daemon is.

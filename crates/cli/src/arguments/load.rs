@@ -22,7 +22,7 @@ pub struct LoadArguments {
     /// The rate at which the search for the peak begins
     #[arg(long, value_name = "N", default_value = "100", value_parser = rate, conflicts_with = "rate")]
     pub first: f64,
-    /// The peak is the highest rate with a mean latency up to this
+    /// The peak is the highest rate with a mean latency up to this; of the rates of --rate too
     #[arg(long, value_name = "TIME", default_value = "30ms", value_parser = latency)]
     pub latency_max: Span,
     /// Seconds that count, for each rate

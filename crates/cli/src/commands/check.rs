@@ -5,6 +5,7 @@ use crate::arguments::CheckArguments;
 use crate::config::{Cache, Configuration, ConfigurationError, Defaults, Device, Volume, load};
 use crate::outcome::Outcome;
 use crate::table::Table;
+
 use crate::up::{refused, remarks};
 use plimsoll_core::{ByteCount, Rate, Span};
 use plimsoll_engine::cache::{CacheSettings, DirtyMax, semantics_name};

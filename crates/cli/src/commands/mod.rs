@@ -109,12 +109,26 @@ fn dispatch(command: Command) -> Outcome {
     }
 }
 
-fn start_log(level: &str) -> Outcome {
-    let filter = tracing_subscriber::EnvFilter::try_new(level).map_err(|error| {
+/// What `--log` asks for.
+fn log_filter(level: &str) -> Result<tracing_subscriber::EnvFilter, Failure> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let refused = |why: String| {
+        let allowed = LEVELS.join(", ");
         Failure::BadInput(format!(
-            "--log: got {level:?} ({error}), allowed error, warn, info, debug, trace or a filter"
+            "--log: got {level:?}{why}, allowed {allowed}, or a filter such as plimsoll_engine=debug"
         ))
-    })?;
+    };
+    // A word that is no level would be a target's name, and silence all the others.
+    let is_level = |word: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+    let is_wrong = |part: &str| !part.contains(['=', '[']) && !is_level(part) && !part.starts_with("plimsoll");
+    if let Some(part) = level.split(',').map(str::trim).find(|part| is_wrong(part)) {
+        return Err(refused(if part == level { String::new() } else { format!(" ({part:?} is no level)") }));
+    }
+    tracing_subscriber::EnvFilter::try_new(level).map_err(|error| refused(format!(" ({error})")))
+}
+
+fn start_log(level: &str) -> Outcome {
+    let filter = log_filter(level)?;
     // A command logs on when its log is read no more, or the disk is full: an error of the log's own would be told on
     // stderr, too, and end the thread.
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);

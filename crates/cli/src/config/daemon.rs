@@ -25,8 +25,8 @@ pub(super) const NOTES_DIRECTORY: Key<Text> = Key {
         "as root `/var/lib/plimsoll`; otherwise `plimsoll` in `$XDG_STATE_HOME` or in `~/.local/state`, or without a \
          home the state directory",
     ),
-    help: "where the daemon notes what outlives a reboot: caches ([cache.md](cache.md)) and keys \
-           ([encryption.md](encryption.md#the-key)). The same for every daemon that serves a volume",
+    help: "where the daemon notes what outlives a reboot: caches ([cache.md](cache.md)), keys \
+           ([encryption.md](encryption.md#the-key)) and formats under way. The same for every daemon that serves a volume",
 };
 const BUFFERS: Key<Quantity<ByteCount>> = Key {
     name: "buffers",

@@ -3,7 +3,7 @@
 use super::plan;
 use crate::config::{Cache, Configuration, Volume};
 use plimsoll_cache::store::OpenError;
-use plimsoll_engine::backend::{self, VolumeConfig};
+use plimsoll_engine::backend::VolumeConfig;
 use plimsoll_engine::cache::{CacheError, CacheNote};
 use plimsoll_engine::notes::{DamagedNote, Notes};
 use std::io::{self, ErrorKind};
@@ -12,10 +12,10 @@ use std::io::{self, ErrorKind};
 /// everything on the slow device, was about to be given up, and has no note any more.
 pub(super) fn noted(
     configuration: &Configuration,
-    volume: &backend::Volume,
+    config: &VolumeConfig,
     finishes: bool,
 ) -> io::Result<Option<CacheNote>> {
-    let (notes, config) = (plan::notes(configuration), volume.config());
+    let notes = plan::notes(configuration);
     let note = notes.get::<CacheNote>(config)?;
     match &note {
         Some(note) if finishes && note.leaving.is_some() && note.why_not_of(&config.name).is_none() => {
@@ -33,17 +33,22 @@ pub(super) fn noted(
     }
 }
 
-/// Why a volume that the configuration gives no cache is not served: it has one.
+/// Why a volume that the configuration gives no cache is not served: it has one. If it may, it finishes what [`noted`]
+/// finishes; if not, nothing is changed, and that is no reason either.
 pub(super) fn why_not_without(
     configuration: &Configuration,
     section: &Volume,
-    volume: &backend::Volume,
+    config: &VolumeConfig,
+    finishes: bool,
 ) -> Option<String> {
     let (file, place) = (configuration.file.display(), &section.place);
     let at = format!("{file}:{}: volume.{}: cache", place.line, section.name);
-    let note = match noted(configuration, volume, true) {
+    let note = match noted(configuration, config, finishes) {
+        Ok(Some(note)) if !finishes && note.leaving.is_some() && note.why_not_of(&section.name).is_none() => {
+            return None;
+        }
         Ok(Some(note)) => note,
-        Ok(None) => return why_not_a_copy(&at, configuration, section, volume),
+        Ok(None) => return why_not_a_copy(&at, configuration, section, config),
         Err(error) if DamagedNote::behind(&error).is_some() => {
             let name = &section.name;
             return Some(format!(
@@ -65,13 +70,8 @@ pub(super) fn why_not_without(
 }
 
 /// Why a copied or moved file of a volume with a cache is not served: the newest data may be in that cache only.
-fn why_not_a_copy(
-    at: &str,
-    configuration: &Configuration,
-    section: &Volume,
-    volume: &backend::Volume,
-) -> Option<String> {
-    let note = match Notes::of_its_original::<CacheNote>(volume.config()) {
+fn why_not_a_copy(at: &str, configuration: &Configuration, section: &Volume, config: &VolumeConfig) -> Option<String> {
+    let note = match Notes::of_its_original::<CacheNote>(config) {
         Ok(note) => note?,
         Err(error) => return Some(format!("{at}: cannot find out whether the volume has a cache: {error}")),
     };
@@ -178,6 +178,10 @@ pub(super) fn with_advice(
         }
         CacheError::Open { source: OpenError::OtherSize { was_blocks, is_blocks }, .. } => {
             format!("{error}; {}", how_to_resize(configuration, config, *was_blocks, *is_blocks))
+        }
+        CacheError::Content { .. } => {
+            let volume = &config.name;
+            format!("{error}; to give that up: {make} --replace, while no daemon serves volume {volume}")
         }
         CacheError::Exists { .. } => format!("{error}, and its volume may need that ({make} --replace)"),
         CacheError::Open { source: OpenError::OtherStore, .. } => {

@@ -34,7 +34,7 @@ pub(super) fn find(
     for (section, volume) in configuration.volumes.iter().zip(volumes) {
         let Some(cache) = section.cache.as_deref().and_then(|name| configuration.cache(name)) else {
             found.push(None);
-            problems.extend(why_not_without(configuration, section, volume).map(Failure::Failed));
+            problems.extend(why_not_without(configuration, section, volume.config(), true).map(Failure::Failed));
             continue;
         };
         match FoundCache::find(cache.settings.clone(), volume) {
@@ -43,7 +43,7 @@ pub(super) fn find(
                 let (file, place) = (configuration.file.display(), &cache.place);
                 let (line, key) = (place.line_of("file"), place.dotted("file"));
                 let is_none = matches!(error, CacheError::Open { source: OpenError::NoCache, .. });
-                let note = noted(configuration, volume, is_none);
+                let note = noted(configuration, volume.config(), is_none);
                 let advice = match (&error, note) {
                     (CacheError::InUse { path, by, .. }, _) => {
                         let (got, allowed) = plan::in_use_words(path, by);
@@ -372,7 +372,10 @@ pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) ->
     // No cache is made for a missing volume, nor for a volume that a daemon serves.
     let opened = plan::open(configuration, volume)?;
     let made = plimsoll_engine::cache::make(&cache.settings, opened.config(), volume.size_bytes, replaces);
-    let units = made.map_err(|error| failed(configuration, cache, &error.to_string()))?;
+    let units = made.map_err(|error| match error {
+        CacheError::Content { .. } => failed(configuration, cache, &format!("{error}; --replace gives it up")),
+        error => failed(configuration, cache, &error.to_string()),
+    })?;
     let bytes = ByteCount(u64::from(units) << 12);
     Ok(format!("cache {name}: {bytes} on {} for volume {}", cache.settings.path.display(), volume.name))
 }

@@ -15,7 +15,7 @@ use super::front_ends;
 use super::layouts::Layouts;
 use super::served::{ServedDevice, ServedDisk};
 use super::stuck_alarm::StuckAlarm;
-use super::tenants::{Tenants, mount_with_station, no_station};
+use super::tenants::{Tenants, mount_with_station, no_station, remove_left};
 use super::{caches, executor, observed, plan};
 use crate::config::{Configuration, Mount, Volume as VolumeSection};
 use crate::control::server::{ControlServer, ControlSocket};
@@ -104,6 +104,7 @@ impl Daemon {
                 false => info!("recovered from a predecessor: {step}"),
             }
         }
+        remove_left(&configuration);
         let mut daemon = Daemon {
             configuration,
             control: None,
@@ -260,6 +261,7 @@ impl Daemon {
         let plan = plan::attachment(info, file_system.cloned());
         let (mut attachment, connection) =
             Attachment::mount_disk(&self.state, plan).map_err(|error| wrong(error, self))?;
+        attachment.notes_its_format(plan::format_note(&self.configuration, section));
         attachment.has_data_in(plan::data_places(section), signals::is_told_to_end);
         // From here on a stop detaches it.
         self.attachments.push(attachment);

@@ -26,7 +26,9 @@ mod tenants;
 mod unserved;
 
 use crate::arguments::AgentArguments;
-use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
+use crate::config::{
+    self, Configuration, ConfigurationError, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load,
+};
 use crate::outcome::{self, Failure, Outcome};
 use crate::signals::{self, Told};
 use administration::Administration;
@@ -127,8 +129,9 @@ fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     if let Some(reason) = preflight::refusal(&configuration) {
         return Err(Failure::NotRun(reason));
     }
-    if let Some(wrong) = preflight::wrong_files(&configuration).or_else(|| preflight::wrong_mounts(&configuration)) {
-        return Err(Failure::BadInput(wrong));
+    let problems = preflight::problems(&configuration);
+    if !problems.is_empty() {
+        return Err(ConfigurationError { file: configuration.file, problems }.into());
     }
     remarks(&configuration).iter().for_each(|line| warn!("{}", shown(line)));
     preflight::raise_open_files_max();

@@ -5,7 +5,7 @@ use crate::outcome::Failure;
 use plimsoll_engine::backend::{self, Encryption, VolumeConfig, VolumeError, VolumeInfo};
 use plimsoll_engine::notes::Notes;
 use plimsoll_engine::{BufferMemory, EngineConfig, LATENESS_BOUND_DEFAULT};
-use plimsoll_serve::attach::{AttachPlan, DataPlaces, FileSystemPlan};
+use plimsoll_serve::attach::{AttachPlan, DataPlaces, FileSystemPlan, FormatNote};
 use std::path::Path;
 
 /// The engine of `device`; its connections have their buffers from `buffers`.
@@ -61,6 +61,14 @@ pub(super) fn data_places(section: &Volume) -> DataPlaces {
         Backing::File { path, .. } => DataPlaces::InFile(path.clone()),
         Backing::Memory | Backing::CompressedMemory { .. } => DataPlaces::Nowhere,
     }
+}
+
+/// Where it is noted that a volume is being formatted; memory is new after each start.
+pub(super) fn format_note(configuration: &Configuration, section: &Volume) -> Option<FormatNote> {
+    let Backing::File { path, .. } = &section.backing else { return None };
+    let extent = (section.start_bytes, section.size_bytes);
+    let (directory, has_cache) = (&configuration.daemon.notes_directory, section.cache.is_some());
+    FormatNote::of(directory, &section.name, path, extent, has_cache)
 }
 
 /// A place in the configuration and what went wrong there.

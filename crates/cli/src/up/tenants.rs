@@ -18,10 +18,15 @@ use plimsoll_engine::EngineHandle;
 use plimsoll_gates::directory::{closed_to_others, make_own};
 use plimsoll_gates::words::is_in_memory;
 use plimsoll_gates::{Filter, GateError};
+use plimsoll_linux::durable::{remove_file, replace_file};
+use plimsoll_linux::process::is_kernel_thread;
 use plimsoll_schedulers::Target;
 use plimsoll_serve::attach::{AttachError, Attachment};
 use rustix::fs::{StatVfsMountFlags, major, minor, stat, statvfs};
 use rustix::io::Errno;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,6 +34,8 @@ use std::sync::Arc;
 const MEMORY: &str = "/dev/shm";
 /// Where shim and keeper can be if nothing may be executed in the state directory.
 const PROGRAMS: &str = "/var/lib/plimsoll";
+/// How the names of files in the state directory begin that name a directory in memory.
+const NOTES_BEGIN: &str = "words-of-";
 /// Where applications say the classes of their files, in the state directory.
 const CLASSES_SOCKET: &str = "classes.sock";
 
@@ -64,14 +71,14 @@ impl StationedVolume {
         let state = &configuration.daemon.state_directory;
         // Before anything is changed: a second agent would tag each page twice, and hold the same calls.
         let lock = DiskLock::take(DiskUse::Tenants, &number_of(device)?)?;
-        let run_directory = run_directory(state, name)?;
+        let run_directory = RunDirectory::make(state, name)?;
         let is_volume = matches!(disk, Disk::Volume(_));
         let target = if is_volume { Target::Tenants } else { Target::Observed };
         let rules = JoinRules::new(configuration, on, target);
         let config = StationConfig {
             disk,
             device: device.to_owned(),
-            run_directory: run_directory.0.clone(),
+            run_directory: run_directory.path.clone(),
             program_directory: program_directory(state)?,
             filter: Filter::default(),
             dirty_bytes_max: memory::dirty_bytes_max(),
@@ -120,13 +127,72 @@ impl StationedVolume {
     }
 }
 
-/// Removed when it is dropped. A daemon that is killed leaves it to its successor, and to tenants that live on.
-struct RunDirectory(PathBuf);
+/// A directory in memory for a daemon and a volume: the same after a restart, another daemon's another one. Removed
+/// when it is dropped. A daemon that is killed leaves it to its successor, and to tenants that live on.
+struct RunDirectory {
+    path: PathBuf,
+    /// Names it, for a successor that has no such volume any more.
+    note: PathBuf,
+}
+
+impl RunDirectory {
+    fn make(state: &Path, volume: &str) -> Result<RunDirectory, AgentError> {
+        let path = if is_in_memory(state).unwrap_or(false) {
+            state.join(format!("gates-{volume}"))
+        } else {
+            let of_state = state.to_string_lossy().replace('/', "-");
+            Path::new(MEMORY).join(format!("plimsoll-gates{of_state}-{volume}"))
+        };
+        let note = state.join(format!("{NOTES_BEGIN}{volume}"));
+        let noted = replace_file(&note, path.as_os_str().as_bytes());
+        noted.map_err(|source| AgentError::System { action: "note the directory of the gates", source })?;
+        let is_left = path.exists();
+        make_own(&path)?;
+        if let Some(closed) = closed_to_others(&path) {
+            let closed = closed.display();
+            tracing::warn!("other users cannot enter {closed}, so calls of theirs are not held: chmod o+x {closed}");
+        }
+        if is_left {
+            tracing::info!("recovered from a predecessor: the gates in {}, which are open", path.display());
+        }
+        Ok(RunDirectory { path, note })
+    }
+}
 
 impl Drop for RunDirectory {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::warn!("cannot remove {}: {error}", self.0.display());
+        let removed = std::fs::remove_dir_all(&self.path).and_then(|()| remove_file(&self.note));
+        if let Err(error) = removed {
+            tracing::warn!("cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// Removes what predecessors with this state directory left in memory for volumes and disks that are not served any
+/// more. The gates of a daemon that is gone are open: what still runs behind them runs on.
+pub(super) fn remove_left(configuration: &Configuration) {
+    let volumes = configuration
+        .volumes
+        .iter()
+        .filter(|volume| volume.mount.as_ref().is_some_and(|mount| mount.file_system.is_some() && mount.takes_tenants));
+    let disks = configuration.devices.iter().filter(|device| device.observe.is_some());
+    let names: Vec<&str> =
+        volumes.map(|volume| volume.name.as_str()).chain(disks.map(|device| device.name.as_str())).collect();
+    let user = rustix::process::geteuid().as_raw();
+    for entry in std::fs::read_dir(&configuration.daemon.state_directory).into_iter().flatten().flatten() {
+        let note = entry.path();
+        let name = entry.file_name();
+        let Some(name) = name.to_str().and_then(|name| name.strip_prefix(NOTES_BEGIN)) else { continue };
+        if note.extension().is_some_and(|extension| extension == "new") || names.contains(&name) {
+            continue;
+        }
+        let Ok(path) = std::fs::read(&note).map(|bytes| PathBuf::from(OsString::from_vec(bytes))) else { continue };
+        let is_ours = path.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == user);
+        let is_named_so = path.file_name().is_some_and(|name| name.to_string_lossy().contains("gates-"));
+        let removed = if is_ours && is_named_so { std::fs::remove_dir_all(&path) } else { Ok(()) };
+        match removed.and_then(|()| remove_file(&note)) {
+            Ok(()) => tracing::info!("recovered from a predecessor: removed {}", path.display()),
+            Err(error) => tracing::warn!("left by a predecessor: cannot remove {}: {error}", path.display()),
         }
     }
 }
@@ -197,6 +263,9 @@ impl Tenants {
         change: &Change,
         process: u32,
     ) -> Result<Entrance, Refusal> {
+        if let Some(what) = why_no_tenant(process) {
+            return Err(Refusal::Invalid(format!("process: got {process}, {what}, allowed a process of a user")));
+        }
         let names = || self.stations.iter().map(|volume| volume.name.as_str()).collect::<Vec<_>>().join(", ");
         let StationedVolume { account, rules, station, .. } = match (volume, &self.stations[..]) {
             (_, []) => {
@@ -219,6 +288,17 @@ impl Tenants {
         station.leave_when_gone(tenant);
         enrolled?;
         Ok(entrance)
+    }
+}
+
+/// Why a process cannot be a tenant, in words. All that process 1 starts would be its I/O, the kernel's threads do that
+/// of others, and the daemon would wait for itself.
+fn why_no_tenant(process: u32) -> Option<&'static str> {
+    match process {
+        1 => Some("which starts all others"),
+        _ if process == std::process::id() => Some("which is this daemon"),
+        _ if is_kernel_thread(process) => Some("which is a thread of the kernel"),
+        _ => None,
     }
 }
 
@@ -259,29 +339,6 @@ fn number_of(device: &Path) -> Result<String, AgentError> {
     let system = |errno: Errno| AgentError::System { action: "look at the block device", source: errno.into() };
     let found = stat(device).map_err(system)?.st_rdev;
     Ok(format!("{}:{}", major(found), minor(found)))
-}
-
-/// A directory in memory for this daemon and volume. It is the same after a restart; another daemon has another one.
-fn run_directory(state: &Path, volume: &str) -> Result<RunDirectory, AgentError> {
-    let path = if is_in_memory(state).unwrap_or(false) {
-        state.join(format!("gates-{volume}"))
-    } else {
-        let of_state = state.to_string_lossy().replace('/', "-");
-        Path::new(MEMORY).join(format!("plimsoll-gates{of_state}-{volume}"))
-    };
-    let is_left = path.exists();
-    make_own(&path)?;
-    if let Some(closed) = closed_to_others(&path) {
-        let closed = closed.display();
-        tracing::warn!(
-            "processes of other users cannot enter {closed}, so their calls are not held: chmod o+x \
-                        {closed}"
-        );
-    }
-    if is_left {
-        tracing::info!("recovered from a predecessor: the gates in {}, which are open", path.display());
-    }
-    Ok(RunDirectory(path))
 }
 
 fn program_directory(state: &Path) -> Result<PathBuf, AgentError> {

@@ -249,3 +249,25 @@ fn a_size_that_has_no_effect_is_told() {
     let log = site.up().stop();
     assert!(!log.contains("has no effect"), "{log}");
 }
+
+/// A cache is to be made on a file that holds an ext4. Outcome: the refusal names a command that there is.
+///
+/// Planted break: the line of `cache make`, whose `--replace` is no option of `cache attach`.
+#[test]
+fn what_an_attached_cache_would_be_made_over_is_given_up_by_a_command_that_there_is() {
+    let site = site("");
+    let daemon = site.up();
+    done(&site, &["cache", "detach", "db"]);
+    let fast = std::fs::File::options().write(true).open(site.path("fast.img")).unwrap();
+    fast.set_len(0).unwrap();
+    fast.set_len(4 << 20).unwrap();
+    fast.write_all_at(&[0x53, 0xef], 1024 + 56).unwrap();
+    let output = site.ask(&["cache", "attach", "db", "fast", "--make"]);
+    let said = text(&output.stderr);
+    let advice = "to give that up: plimsoll cache make plimsoll.toml fast --replace, while no daemon serves volume db";
+    assert!(!output.status.success() && said.trim_end().ends_with(advice), "{said}");
+    daemon.stop();
+    let made = site.command(&["cache", "make", "plimsoll.toml", "fast", "--replace"]).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    site.up().stop();
+}

@@ -177,3 +177,70 @@ fn a_command_has_the_terminal_of_its_caller() {
     assert_eq!(terminal.wait().unwrap().code(), Some(5));
     daemon.stop();
 }
+
+/// A daemon that takes no tenants.
+const PLAIN: &str =
+    "[device.d]\n[pool.p]\ndevice = \"d\"\n[volume.v]\npool = \"p\"\nsize = \"1MiB\"\nmemory = true\nnbd = {}\n";
+
+/// What cannot be a tenant is refused whether or not anything takes tenants.
+///
+/// Planted break: any process that there is may join.
+#[test]
+fn processes_that_are_no_users_do_not_join() {
+    let site = Site::of_normal_user(PLAIN);
+    let daemon = site.up();
+    let refused = |process: u32, what: &str| {
+        let answer = site.request(&format!("{{\"command\":\"join\",\"name\":\"a\",\"process\":{process}}}"));
+        let expected = format!("process: got {process}, {what}, allowed a process of a user");
+        assert_eq!(answer["error"]["message"].as_str(), Some(expected.as_str()), "{answer}");
+    };
+    refused(1, "which starts all others");
+    refused(daemon.process(), "which is this daemon");
+    // kthreadd; in a PID namespace of its own there may be none.
+    if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd") {
+        refused(2, "which is a thread of the kernel");
+    }
+    daemon.stop();
+}
+
+/// A daemon was killed that had a volume with tenants, and the next one has no such volume. Outcome: what lay in memory
+/// for it goes, and the note of it; what the note must not name stays.
+///
+/// Planted break: nothing is looked for; the directory stays.
+#[test]
+fn words_of_a_volume_that_there_is_no_more_go_at_the_next_start() {
+    let site = Site::of_normal_user(PLAIN);
+    site.up().stop();
+    let state = site.path("state");
+    let (words, other) = (state.join("gates-old"), state.join("other"));
+    for (name, path) in [("old", &words), ("strange", &other)] {
+        let script =
+            format!("mkdir {} && printf %s {} > {}/words-of-{name}", path.display(), path.display(), state.display());
+        let mut made = Command::new("sh");
+        made.args(["-c", &script]);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::process::CommandExt::uid(&mut made, 65534);
+        }
+        assert!(made.status().unwrap().success());
+    }
+    let log = site.up().stop();
+    assert!(log.contains(&format!("recovered from a predecessor: removed {}", words.display())), "{log}");
+    assert!(!words.exists() && other.exists());
+    assert!(!state.join("words-of-old").exists() && !state.join("words-of-strange").exists());
+}
+
+/// The same with a real one.
+#[test]
+fn the_gates_of_a_killed_daemon_go_with_their_volume() {
+    let Some(site) = site() else { return };
+    let Some(daemon) = up(&site) else { return };
+    assert!(!site.memory_directories().is_empty());
+    daemon.signal(rustix::process::Signal::KILL);
+    daemon.wait();
+    assert!(!site.memory_directories().is_empty());
+    let path = site.path("plimsoll.toml");
+    let configuration = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(path, configuration.replace(", tenants = true", "")).unwrap();
+    site.up().stop();
+    assert_eq!(site.memory_directories(), [std::path::PathBuf::new(); 0]);
+}

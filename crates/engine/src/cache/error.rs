@@ -45,7 +45,7 @@ pub enum CacheError {
         by: String,
     },
     /// Something else is on it.
-    #[error("cache {cache}: {} holds {content}; --replace gives it up", path.display())]
+    #[error("cache {cache}: {} holds {content}", path.display())]
     Content {
         /// The cache.
         cache: String,

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// A device that is opened for reading only.
 pub(super) struct ReadOnlyDevice {
@@ -29,8 +30,8 @@ impl ReadOnlyDevice {
     }
 
     /// Locks it beside other readers, as long as it is open.
-    pub(super) fn lock_shared(&self) -> Result<(), Errno> {
-        occupied::patiently(|| flock(&self.file, FlockOperation::NonBlockingLockShared))
+    pub(super) fn lock_shared(&self, path: &Path) -> Result<(), Errno> {
+        occupied::patiently(path, || flock(&self.file, FlockOperation::NonBlockingLockShared))
     }
 }
 

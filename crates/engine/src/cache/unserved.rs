@@ -94,7 +94,7 @@ pub fn unserved_cache(
             _ => continue,
         };
         // A daemon that was killed has the device until what it had under way is done.
-        let is_free = device.lock_shared().is_ok();
+        let is_free = device.lock_shared(&path).is_ok();
         if !is_free || probe(&mut device).is_ok_and(|now| now.uuid != uuid) {
             continue;
         }

@@ -21,7 +21,7 @@ pub struct Transfer {
     pub blocks: u32,
     /// What the initiator says that they are: its GROUP NUMBER.
     pub class: Class,
-    /// What is written must be durable before the answer (FUA).
+    /// What is written, read or verified must be durable before the answer (FUA).
     pub is_forced: bool,
 }
 
@@ -48,7 +48,7 @@ pub enum ScsiCommand {
     ReadCapacity16 { allocation: usize },
     ModeSense { is_long: bool, has_descriptors: bool, control: u8, page: u8, subpage: u8, allocation: usize },
     ModeSelect { is_long: bool, saves: bool, length: u32 },
-    StartStopUnit,
+    StartStopUnit { synchronizes: bool },
     PreventAllow { prevents: bool },
     Reserve6,
     Release6,
@@ -105,9 +105,10 @@ fn unprotected(cdb: &[u8; CDB_BYTES], length: usize) -> Result<Transfer, Sense> 
     if cdb[1] & 0xe0 != 0 { Err(Sense::INVALID_FIELD) } else { Ok(transfer(cdb, length)) }
 }
 
-/// As [`unprotected`], of a command that compares and has no FUA bit.
+/// As [`unprotected`], of a command that compares. It has no FUA bit: what is verified, is verified on the medium, so
+/// the command always forces unit access (SBC-3, "Caches").
 fn compared(cdb: &[u8; CDB_BYTES], length: usize) -> Result<(Transfer, Compared), Sense> {
-    let transfer = Transfer { is_forced: false, ..unprotected(cdb, length)? };
+    let transfer = Transfer { is_forced: true, ..unprotected(cdb, length)? };
     match cdb[1] >> 1 & 3 {
         0 => Ok((transfer, Compared::Nothing)),
         1 => Ok((transfer, Compared::Each)),
@@ -174,6 +175,16 @@ fn inquiry(cdb: &[u8; CDB_BYTES]) -> Result<ScsiCommand, Sense> {
     Ok(ScsiCommand::Inquiry { page, allocation: be16(cdb, 3).into() })
 }
 
+/// Whether START STOP UNIT leaves a state in which the medium can be written to, and what is cached has to be written
+/// first: unless it says so itself (NO_FLUSH), or stays active (SBC-3, START STOP UNIT).
+fn synchronizes(cdb: &[u8; CDB_BYTES]) -> bool {
+    const START_VALID: u8 = 0;
+    const ACTIVE: u8 = 1;
+    let (power_condition, is_without_flush, starts) = (cdb[4] >> 4, cdb[4] & 0x04 != 0, cdb[4] & 1 != 0);
+    let runs_on = power_condition == ACTIVE || (power_condition == START_VALID && starts);
+    !runs_on && !is_without_flush
+}
+
 fn compare_and_write(cdb: &[u8; CDB_BYTES]) -> Result<ScsiCommand, Sense> {
     Ok(ScsiCommand::CompareAndWrite(Transfer { blocks: cdb[13].into(), ..unprotected(cdb, 16)? }))
 }
@@ -194,7 +205,7 @@ impl ScsiCommand {
             0x16 => ScsiCommand::Reserve6,
             0x17 => ScsiCommand::Release6,
             0x1a => mode_sense(cdb, false),
-            0x1b => ScsiCommand::StartStopUnit,
+            0x1b => ScsiCommand::StartStopUnit { synchronizes: synchronizes(cdb) },
             0x1e => ScsiCommand::PreventAllow { prevents: cdb[4] & 1 != 0 },
             0x25 => ScsiCommand::ReadCapacity10,
             0x28 => ScsiCommand::Read(unprotected(cdb, 10)?),
@@ -306,6 +317,31 @@ mod tests {
                 let group = Class::new(byte & 0x1f).unwrap();
                 assert_eq!(said(&ScsiCommand::decode(&cdb).unwrap()), (group, blocks), "{name} {byte:#04x}");
             }
+        }
+    }
+
+    /// Planted breaks that were seen red: a stop without NO_FLUSH flushes nothing; a verification is not forced.
+    /// Promise: iscsi-medium.
+    #[test]
+    fn what_stops_the_medium_or_verifies_it_makes_all_durable_first() {
+        let decoded = |code: u8, first: u8, fourth: u8| {
+            ScsiCommand::decode(&[code, first, 0, 0, fourth, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap()
+        };
+        // A stop, an eject, the conditions idle and standby, and those of a timer; the same without a flush.
+        for fourth in [0x00, 0x02, 0x20, 0x21, 0x30, 0xa0, 0xb0] {
+            assert_eq!(decoded(0x1b, 0, fourth), ScsiCommand::StartStopUnit { synchronizes: true }, "{fourth:#04x}");
+            let without = decoded(0x1b, 0, fourth | 0x04);
+            assert_eq!(without, ScsiCommand::StartStopUnit { synchronizes: false }, "{fourth:#04x}");
+        }
+        for fourth in [0x01, 0x03, 0x10, 0x11] {
+            assert_eq!(decoded(0x1b, 0, fourth), ScsiCommand::StartStopUnit { synchronizes: false }, "{fourth:#04x}");
+        }
+        for code in [0x2e, 0x2f, 0x8e, 0x8f, 0xae, 0xaf] {
+            let is_forced = match decoded(code, 2, 0) {
+                ScsiCommand::Verify(transfer, _) | ScsiCommand::WriteAndVerify(transfer, _) => transfer.is_forced,
+                other => panic!("{other:?}"),
+            };
+            assert!(is_forced, "{code:#04x}");
         }
     }
 

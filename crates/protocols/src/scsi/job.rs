@@ -52,11 +52,22 @@ pub struct Job {
     pub data_out_bytes: u32,
     /// What the initiator says that the blocks are.
     pub class: Class,
-    /// It must be durable before the answer.
+    /// What it writes, reads or compares must be durable before the answer.
     pub is_forced: bool,
 }
 
 impl Job {
+    /// All that was written becomes durable.
+    pub(super) fn flush() -> Job {
+        let extent = Extent { offset: 0, length: 0 };
+        Job { work: Work::Flush, extent, data_out_bytes: 0, class: Class::UNCLASSIFIED, is_forced: false }
+    }
+
+    /// What it brought or compared has to be durable before the answer. What it writes is written so.
+    fn is_followed_by_a_flush(&self) -> bool {
+        self.is_forced && matches!(self.work, Work::Read | Work::Verify(_))
+    }
+
     /// The initiator has to send exactly what the job takes: with less or more, it has meant something else.
     pub fn is_strict(&self) -> bool {
         matches!(self.work, Work::CompareAndWrite | Work::Repeat { .. })
@@ -102,6 +113,8 @@ pub struct JobProgress {
     /// Which of the extents to release; whether it is written with zeroes because the store has no holes.
     extent: usize,
     has_no_holes: bool,
+    /// What to answer after the flush behind a comparison.
+    verdict: Option<Answer>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +122,10 @@ enum Stage {
     /// Comparing or combining, before a write.
     First,
     Second,
+    /// What was written becomes durable. Behind a read or a comparison, not before it: what either has seen may be
+    /// newer than what an earlier flush has made durable.
+    Flush,
+    Over,
 }
 
 impl JobProgress {
@@ -119,7 +136,8 @@ impl JobProgress {
         {
             job.work = if unmaps { Work::Release(vec![job.extent]) } else { Work::Zero };
         }
-        JobProgress { job, done: 0, stage: Stage::First, extent: 0, has_no_holes: false }
+        let stage = if job.work == Work::Flush { Stage::Flush } else { Stage::First };
+        JobProgress { job, done: 0, stage, extent: 0, has_no_holes: false, verdict: None }
     }
 
     /// What it is about.
@@ -138,10 +156,10 @@ impl JobProgress {
             let extent = extents.get(self.extent);
             return extent.map_or(Step::Done, |extent| volume(operation, extent.offset, extent.length, Place::Nowhere));
         }
-        if self.job.work == Work::Flush && self.stage == Stage::First {
+        if self.stage == Stage::Flush {
             return volume(Operation::Flush, 0, 0, Place::Nowhere);
         }
-        if left == 0 || self.job.work == Work::Flush {
+        if left == 0 || self.stage == Stage::Over {
             return Step::Done;
         }
         let whole = |operation, at| volume(operation, offset, length, Place::Data(at));
@@ -157,7 +175,7 @@ impl JobProgress {
                 volume(Operation::Write, offset + self.done, left.min(SCRATCH_BYTES.into()), Place::Data(0))
             }
             (Work::Zero, _) => volume(Operation::WriteZeroes, offset, length, Place::Nowhere),
-            (Work::Release(_) | Work::Flush, _) => unreachable!("answered above"),
+            (Work::Release(_) | Work::Flush, _) | (_, Stage::Flush | Stage::Over) => unreachable!("answered above"),
         }
     }
 
@@ -180,18 +198,27 @@ impl JobProgress {
             self.extent += 1;
             return Ok(());
         }
-        if self.job.work == Work::Flush {
-            self.stage = Stage::Second;
-            return Ok(());
+        if self.stage == Stage::Flush {
+            self.stage = Stage::Over;
+            return self.verdict.take().map_or(Ok(()), Err);
         }
         if operation == Operation::Read && self.job.work != Work::Read {
-            self.look_at(read, data)?;
+            match self.look_at(read, data) {
+                // What differs is made durable as well: the initiator was told of what lies there now.
+                Err(answer) if self.job.is_followed_by_a_flush() => {
+                    (self.verdict, self.stage) = (Some(answer), Stage::Flush);
+                    return Ok(());
+                }
+                looked => looked?,
+            }
         }
         self.done += u64::from(length);
         if self.done >= self.job.extent.length && self.stage == Stage::First {
             let has_second = matches!(self.job.work, Work::WriteAndVerify(_) | Work::CompareAndWrite | Work::OrWrite);
             if has_second {
                 (self.stage, self.done) = (Stage::Second, 0);
+            } else if self.job.is_followed_by_a_flush() {
+                self.stage = Stage::Flush;
             }
         }
         Ok(())

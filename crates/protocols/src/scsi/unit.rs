@@ -229,7 +229,8 @@ impl LogicalUnit {
 
     fn execute(&mut self, nexus: NexusId, command: &ScsiCommand) -> Outcome {
         match *command {
-            ScsiCommand::TestUnitReady | ScsiCommand::StartStopUnit | ScsiCommand::PreventAllow { .. } => {
+            ScsiCommand::StartStopUnit { synchronizes: true } => Outcome::Job(Job::flush()),
+            ScsiCommand::TestUnitReady | ScsiCommand::StartStopUnit { .. } | ScsiCommand::PreventAllow { .. } => {
                 Answer::GOOD.into()
             }
             ScsiCommand::ReadCapacity10 => inquiry::capacity10(&self.geometry).into(),

@@ -107,6 +107,16 @@ pub enum AttachError {
         /// What was asked for.
         expected: String,
     },
+    /// What a format left that was interrupted may not be all that the volume holds.
+    #[error(
+        "{error}; a format of it was interrupted, and is not begun again, since {why}: if nothing in it is needed, empty it"
+    )]
+    Interrupted {
+        /// Why it is not known that the volume holds nothing else.
+        why: String,
+        /// What is refused therefore.
+        error: Box<AttachError>,
+    },
     /// The file system was made for smaller blocks than the volume can read and write.
     #[error("volume {volume} holds {found}, with blocks smaller than the volume's of {block_bytes} bytes")]
     Blocks {

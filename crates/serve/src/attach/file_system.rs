@@ -139,6 +139,12 @@ impl FileSystemPlan {
         Err(AttachError::Content { volume: volume.to_owned(), found: content.to_string(), expected })
     }
 
+    /// Whether a format that was interrupted can have left this.
+    pub(super) fn may_have_left(&self, content: Content) -> bool {
+        let is_nothing_known = matches!(content, Content::Empty | Content::Unknown { .. });
+        self.format == Format::IfEmpty && (is_nothing_known || self.kind.is_in(content))
+    }
+
     /// Makes the file system on `device`, which holds nothing.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ mod data;
 mod error;
 pub mod file_system;
 mod foreign;
+mod format_note;
 mod isolation;
 mod loop_device;
 pub mod state;
@@ -28,10 +29,12 @@ pub use data::DataPlaces;
 pub use error::AttachError;
 pub use file_system::{FileSystemKind, FileSystemPlan, Format};
 pub use foreign::foreign_mount;
+pub use format_note::FormatNote;
 pub use isolation::isolated;
 pub use state::StateDirectory;
 pub use teardown::TeardownStep;
 
+use format_note::{Remnant, empty};
 use plimsoll_core::Span;
 use plimsoll_engine::content::Content;
 use plimsoll_linux::{MOUNT_TABLE, MountTable};
@@ -94,6 +97,9 @@ pub struct Attachment {
     loop_number: Option<u32>,
     is_attached: bool,
     data_places: DataPlaces,
+    format_note: Option<FormatNote>,
+    /// Why what a format that was interrupted left is not known to be that.
+    doubt: Option<String>,
     /// Whether the program was told to end, so that a long look ends.
     is_told_to_end: fn() -> bool,
 }
@@ -114,6 +120,8 @@ impl Attachment {
             loop_number: None,
             is_attached: true,
             data_places,
+            format_note: None,
+            doubt: None,
             is_told_to_end: || false,
         };
         let volume = &attachment.plan.volume;
@@ -146,6 +154,12 @@ impl Attachment {
     /// look ends with an error when the program was told to end, which is asked after each MiB.
     pub fn has_data_in(&mut self, places: DataPlaces, is_told_to_end: fn() -> bool) {
         (self.data_places, self.is_told_to_end) = (places, is_told_to_end);
+    }
+
+    /// Says where it is noted that the volume is being formatted, so that a format which was interrupted is begun
+    /// again.
+    pub fn notes_its_format(&mut self, note: Option<FormatNote>) {
+        self.format_note = note;
     }
 
     /// Makes a block device of the FUSE file and mounts the plan's file system, if any. Blocks until the engine
@@ -189,28 +203,66 @@ impl Attachment {
         if got != *expected {
             return Err(AttachError::Size { volume: volume.clone(), got, expected: *expected });
         }
-        let content = Content::of(&file, got).map_err(AttachError::file("read", &disk))?;
-        let needs_format = match &self.plan.file_system {
-            Some(file_system) => {
-                let is_read_only = self.plan.is_read_only;
-                // What its ends lack may be in between.
-                if file_system.needs_format(volume, content, is_read_only)? {
-                    let first = self.data_places.first_byte(volume, &file, got, self.is_told_to_end);
-                    let first = first.map_err(AttachError::file("read", &disk))?;
-                    let content = first.map_or(content, |first_byte_at| Content::Unknown { first_byte_at });
-                    file_system.needs_format(volume, content, is_read_only)?
-                } else {
-                    false
-                }
-            }
-            None => false,
-        };
+        let look = || Content::of(&file, got).map_err(AttachError::file("read", &disk));
+        let mut content = look()?;
+        if self.is_remnant(content)?
+            && let Some(note) = &self.format_note
+        {
+            tracing::warn!(volume = self.plan.volume, "a format of it was interrupted: it is begun again");
+            note.under(|| empty(&file, got))?.map_err(AttachError::file("empty", &disk))?;
+            content = look()?;
+        }
+        let needs_format = self.needs_format(&file, got, content).map_err(|error| self.with_doubt(error))?;
         let number = self.attach_loop_device(&file, content)?;
         self.loop_number = Some(number);
-        match &self.plan.file_system {
-            Some(file_system) if needs_format => file_system.make(&loop_device::device_path(number)),
+        let Some(file_system) = &self.plan.file_system else { return Ok(()) };
+        let make = || file_system.make(&loop_device::device_path(number));
+        match &self.format_note {
+            Some(note) if needs_format => note.under(make)??,
+            None if needs_format => make()?,
+            _ => {}
+        }
+        // What is doubtful is mounted first.
+        match &self.format_note {
+            Some(note) if needs_format || self.doubt.is_none() => note.remove(),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the volume holds what a format left that was interrupted, and nothing else.
+    fn is_remnant(&mut self, content: Content) -> Result<bool, AttachError> {
+        let Some((file_system, note)) = self.plan.file_system.as_ref().zip(self.format_note.as_ref()) else {
+            return Ok(false);
+        };
+        match note.look()? {
+            Remnant::Proven => Ok(!self.plan.is_read_only && file_system.may_have_left(content)),
+            Remnant::Doubtful(why) => {
+                self.doubt = Some(why);
+                Ok(false)
+            }
+            Remnant::None => Ok(false),
+        }
+    }
+
+    /// An error, and that a format was interrupted, if so.
+    fn with_doubt(&self, error: AttachError) -> AttachError {
+        match &self.doubt {
+            Some(why) => AttachError::Interrupted { why: why.clone(), error: Box::new(error) },
+            None => error,
+        }
+    }
+
+    fn needs_format(&self, file: &File, size_bytes: u64, content: Content) -> Result<bool, AttachError> {
+        let AttachPlan { volume, is_read_only, .. } = &self.plan;
+        let Some(file_system) = &self.plan.file_system else { return Ok(false) };
+        if !file_system.needs_format(volume, content, *is_read_only)? {
+            return Ok(false);
+        }
+        // What its ends lack may be in between.
+        let first = self.data_places.first_byte(volume, file, size_bytes, self.is_told_to_end);
+        let first = first.map_err(AttachError::file("read", self.disk_path()))?;
+        let content = first.map_or(content, |first_byte_at| Content::Unknown { first_byte_at });
+        file_system.needs_format(volume, content, *is_read_only)
     }
 
     fn attach_loop_device(&self, file: &File, content: Content) -> Result<u32, AttachError> {
@@ -227,19 +279,23 @@ impl Attachment {
     }
 
     fn mount_here(&mut self, device: &Path) -> Result<(), AttachError> {
-        let volume = &self.plan.volume;
         let Some(file_system) = &mut self.plan.file_system else { return Ok(()) };
         let target = &mut file_system.target;
         std::fs::create_dir_all(&target).map_err(AttachError::file("make", target.as_path()))?;
         // The kernel's table of mounts has the path without links.
         *target = target.canonicalize().map_err(AttachError::file("find", target.as_path()))?;
+        let (volume, Some(file_system)) = (&self.plan.volume, &self.plan.file_system) else { return Ok(()) };
         let kind = file_system.kind.name();
         let source = device.display().to_string();
         let note = MountNote { kind: kind.to_owned(), source, target: file_system.target.clone(), id: None };
         self.state.note(volume, |notes| notes.file_system = Some(note))?;
         let step = || format!("mount {kind} on {} (the kernel's log may say why)", file_system.target.display());
-        file_system.mount(device, self.plan.is_read_only).map_err(|error| AttachError::step(volume, step())(error))?;
+        let mounted = file_system.mount(device, self.plan.is_read_only);
         let id = mount_id(&file_system.target);
+        mounted.map_err(|error| self.with_doubt(AttachError::step(volume, step())(error)))?;
+        if let (Some(_), Some(note)) = (&self.doubt, &self.format_note) {
+            note.remove()?;
+        }
         self.state.note(volume, |notes| notes.file_system.iter_mut().for_each(|note| note.id = id))
     }
 

@@ -14,15 +14,19 @@
 //! mark that is random for each start of the daemon. After a reboot (another boot id) nothing of it exists.
 
 use super::error::AttachError;
+use super::pause;
+use plimsoll_core::Span;
 use plimsoll_linux::boot::BOOT_ID;
 use plimsoll_linux::boot_id;
 use plimsoll_linux::durable::replace_file;
 use plimsoll_linux::files::{open_regular, read_regular};
+use plimsoll_linux::process::is_ending;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,6 +39,10 @@ const MARK_DIGITS: usize = 16;
 
 /// How the names of what any daemon makes begin.
 pub(super) const MARKED_NAMES_BEGIN: &str = "plimsoll:";
+/// How often, and with which pauses, a lock is tried the holder of which is dead or dying: for two seconds. A process
+/// that was killed has its locks until the last of its threads has ended.
+const TRIES: u32 = 100;
+const PAUSE: Span = Span::from_millis(20);
 const RANDOM_ID: &str = "/proc/sys/kernel/random/uuid";
 
 /// A mount that we made, or were about to make.
@@ -172,10 +180,17 @@ fn lock(directory: &Path) -> Result<File, AttachError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let open = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
     let mut file = File::from(open.map_err(io::Error::from).map_err(AttachError::file("open", &path))?);
-    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let mut process = String::new();
-        let _ = file.take(20).read_to_string(&mut process);
-        return Err(AttachError::Held { directory: directory.to_owned(), process: process.trim().to_owned() });
+    for tries in 0.. {
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            break;
+        }
+        let mut said = [0; 20];
+        let length = file.read_at(&mut said, 0).unwrap_or(0);
+        let process = String::from_utf8_lossy(&said[..length]).trim().to_owned();
+        if tries == TRIES || !process.parse().is_ok_and(is_ending) {
+            return Err(AttachError::Held { directory: directory.to_owned(), process });
+        }
+        pause(PAUSE);
     }
     let mut write = || -> io::Result<()> {
         file.set_len(0)?;
@@ -253,6 +268,27 @@ mod tests {
         let error = StateDirectory::open(directory.path()).unwrap_err();
         let AttachError::Held { process, .. } = &error else { panic!("{error}") };
         assert_eq!(*process, std::process::id().to_string());
+    }
+
+    /// A process that was killed keeps its locks until its last thread has ended. Here its child has them for a while.
+    ///
+    /// Planted break: no second try; "belongs to a daemon that is running (process ...)".
+    #[test]
+    fn a_lock_of_a_process_that_is_ending_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = directory.path().join("lock");
+        File::create(&lock).unwrap();
+        let mut holder = std::process::Command::new("flock");
+        holder.arg(&lock).args(["sh", "-c", "echo; sleep 0.5"]);
+        let mut holder = holder.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut told = [0];
+        std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut told).unwrap();
+        // The one that it names has gone.
+        let mut gone = std::process::Command::new("true").spawn().unwrap();
+        gone.wait().unwrap();
+        std::fs::write(&lock, format!("{}\n", gone.id())).unwrap();
+        assert!(StateDirectory::open(directory.path()).is_ok());
+        holder.wait().unwrap();
     }
 
     #[test]

@@ -5,14 +5,19 @@
 //! peer with most of them goes: a user on this machine, or an address elsewhere. So a peer that holds many places loses
 //! its own, never those of others. A client that takes the usual millisecond is never the oldest. **Complication.** A
 //! handshake that was told to go needs a moment to end its thread. For that moment there are more than so many; never
-//! more than twice as many.
+//! more than twice as many. **A newcomer waits** for that moment, up to a second, and is not turned away: a handshake
+//! that is over needs the moment too, and a client that opens connections one after the other would meet its own.
 
 use super::peer::Peer;
 use plimsoll_linux::WakeEvent;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a newcomer waits for a place.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The peer that handshakes are counted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +50,8 @@ pub(super) struct Handshakes {
     max: usize,
     /// Oldest first.
     places: Mutex<Vec<Place>>,
+    /// A place is free again.
+    freed: Condvar,
 }
 
 /// A place among the handshakes, for as long as it lives, also through a panic.
@@ -57,15 +64,24 @@ pub(super) struct Held<'handshakes> {
 impl Handshakes {
     /// `max` at once, at least one.
     pub(super) fn new(max: u32) -> Handshakes {
-        Handshakes { max: max.max(1) as usize, places: Mutex::default() }
+        Handshakes { max: max.max(1) as usize, places: Mutex::default(), freed: Condvar::new() }
     }
 
-    /// A place for a new handshake; `None` if the handshakes that were told to end have not ended yet. Errors: no
+    /// A place for a new handshake; `None` if the handshakes that were told to end have not ended after a second. Errors: no
     /// descriptor is left.
     pub(super) fn begin(&self, peer: &Peer) -> io::Result<Option<Held<'_>>> {
         let mut places = self.lock();
-        if places.len() >= self.max && (places.len() >= 2 * self.max || !end_oldest(&mut places)) {
-            return Ok(None);
+        if places.len() >= self.max {
+            let is_full = |places: &mut Vec<Place>| places.len() >= 2 * self.max;
+            let waited = self.freed.wait_timeout_while(places, PATIENCE, is_full);
+            let timeout;
+            (places, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() {
+                return Ok(None);
+            }
+        }
+        if places.len() >= self.max {
+            end_oldest(&mut places);
         }
         let stop = Arc::new(WakeEvent::new()?);
         places.push(Place { holder: Holder::of(peer), stop: stop.clone(), is_told_to_end: false });
@@ -89,15 +105,17 @@ impl Place {
     }
 }
 
-/// Tells the oldest of the peer that holds most places; false if all were told.
-fn end_oldest(places: &mut [Place]) -> bool {
+/// Tells the oldest of the peer that holds most places, if not all were told.
+fn end_oldest(places: &mut [Place]) {
     let mut held = BTreeMap::new();
     for place in places.iter().filter(|place| !place.is_told_to_end) {
         *held.entry(place.holder).or_insert(0u32) += 1;
     }
     let most = held.values().copied().max();
     let oldest = places.iter_mut().find(|place| !place.is_told_to_end && held.get(&place.holder).copied() == most);
-    oldest.map(Place::end).is_some()
+    if let Some(place) = oldest {
+        place.end();
+    }
 }
 
 impl Held<'_> {
@@ -110,6 +128,7 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.handshakes.lock().retain(|place| !Arc::ptr_eq(&place.stop, &self.stop));
+        self.handshakes.freed.notify_one();
     }
 }
 
@@ -141,6 +160,24 @@ mod tests {
         // Two and two: the oldest of all.
         let _ninth = begin(9).unwrap();
         assert!(is_told(&other) && many.iter().all(|one| !is_told(one)));
+    }
+
+    /// A handshake that is over has its place until its thread has ended, which may be later than the next connection.
+    ///
+    /// Planted break: a newcomer is turned away at once.
+    #[test]
+    fn a_newcomer_waits_for_a_place_that_is_about_to_be_free() {
+        let handshakes = Handshakes::new(2);
+        let begin = || handshakes.begin(&user(7)).unwrap();
+        let mut held: Vec<_> = (0..4).map(|_| begin().unwrap()).collect();
+        std::thread::scope(|scope| {
+            let last = held.pop();
+            scope.spawn(move || {
+                std::thread::park_timeout(PATIENCE / 10);
+                drop(last);
+            });
+            assert!(begin().is_some());
+        });
     }
 
     #[test]

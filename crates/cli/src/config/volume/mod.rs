@@ -22,6 +22,8 @@ use std::path::Path;
 
 /// Smallest volume in which mkfs.xfs makes a file system (mkfs.xfs(8)).
 const XFS_SIZE_MIN: ByteCount = ByteCount(300 << 20);
+/// The same of mkfs.ext4 with blocks of 4 KiB: with less it has no room for its own tables.
+const EXT4_SIZE_MIN: ByteCount = ByteCount(256 << 10);
 /// Largest offset that a file has on Linux. Bytes.
 const SIZE_BYTES_MAX: u64 = i64::MAX as u64;
 
@@ -146,10 +148,14 @@ pub(super) fn read(name: String, mut section: Section<'_>, directory: &Path, pro
         problems.push(place.problem(STATIC_CLASSES.name, "true on a volume that is mounted with tenants", ALLOWED));
     }
     let file_system = mount.as_ref().and_then(|mount| mount.file_system.as_ref());
-    let makes_xfs = file_system.is_some_and(|plan| plan.kind == FileSystemKind::Xfs && plan.format == Format::IfEmpty);
-    if let Some(size) = size.filter(|&size| makes_xfs && size < XFS_SIZE_MIN) {
-        let allowed = format!("at least {XFS_SIZE_MIN} to make XFS in it");
-        problems.push(place.problem(SIZE.name, size, allowed));
+    let makes = file_system.filter(|plan| plan.format == Format::IfEmpty).map(|plan| match plan.kind {
+        FileSystemKind::Xfs => ("XFS", XFS_SIZE_MIN),
+        FileSystemKind::Ext4 => ("ext4", EXT4_SIZE_MIN),
+    });
+    if let (Some(size), Some((made, least))) = (size, makes)
+        && size < least
+    {
+        problems.push(place.problem(SIZE.name, size, format!("at least {least} to make {made} in it")));
     }
     Volume {
         name,

@@ -255,11 +255,17 @@ impl IscsiConnection {
             return self.forget(port, place);
         }
         if progress.job().work == Work::Read {
-            return match progress.completed(finished.result, &[], &mut []) {
-                Ok(()) => self.respond_with(port, place, finished),
-                Err(answer) => {
-                    port.give_payload(finished.payload);
-                    self.finish(port, place, &answer)
+            let outcome = progress.completed(finished.result, &[], &mut []);
+            let is_over = progress.next() == Step::Done;
+            let read = if finished.operation == Operation::Read { Some(finished) } else { task.read.take() };
+            return match (outcome, read) {
+                (Ok(()), Some(read)) if is_over => self.respond_with(port, place, read),
+                (outcome, read) => {
+                    task.read = read;
+                    match outcome {
+                        Ok(()) => self.step(port, place),
+                        Err(answer) => self.finish(port, place, &answer),
+                    }
                 }
             };
         }
@@ -288,6 +294,9 @@ impl IscsiConnection {
         let mut task = self.tasks.remove(place)?;
         if let Some(buffer) = task.data.take() {
             port.give_buffer(buffer);
+        }
+        if let Some(read) = task.read.take() {
+            port.give_payload(read.payload);
         }
         self.target.unit().end(task.ticket, succeeded);
         Some(task)

@@ -5,7 +5,7 @@
 //! another one's buffer, which may wait for data that stand behind it in the same stream.
 
 use super::outbox::KEPT_BYTES_MAX;
-use plimsoll_engine::{Buffer, BufferClass};
+use plimsoll_engine::{Buffer, BufferClass, Finished};
 use plimsoll_protocols::iscsi::pdu::Header;
 use plimsoll_protocols::scsi::inquiry::TRANSFER_BYTES_MAX;
 use plimsoll_protocols::scsi::job::SCRATCH_BYTES;
@@ -69,6 +69,8 @@ pub(super) struct Task {
     pub(super) stage: Stage,
     /// The initiator's bytes.
     pub(super) data: Option<Buffer>,
+    /// What a read brought, while the flush behind it is under way.
+    pub(super) read: Option<Finished>,
     /// How many are wanted, and how many have come.
     pub(super) wanted: u32,
     pub(super) received: u32,
@@ -92,6 +94,7 @@ impl Task {
             epoch,
             stage,
             data: None,
+            read: None,
             wanted: 0,
             received: 0,
             burst: Burst::default(),

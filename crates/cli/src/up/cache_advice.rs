@@ -100,6 +100,14 @@ pub(super) fn none_is_known(
     )
 }
 
+const LOST: &str = "if there was one, what only it had is lost";
+
+/// What holds something else is given up by a command of its own.
+fn how_to_give_up(error: &CacheError, make: &str, config: &VolumeConfig) -> String {
+    let volume = &config.name;
+    format!("{error}; to give that up: {make} --replace, while no daemon serves volume {volume}")
+}
+
 /// An error, and what can be done about the cache of the volume that `config` describes.
 pub(super) fn with_advice(
     configuration: &Configuration,
@@ -109,7 +117,6 @@ pub(super) fn with_advice(
 ) -> String {
     let command = |what: &str| format!("plimsoll cache {what} {} {}", configuration.file.display(), cache.name);
     let make = command("make");
-    let lost = "if there was one, what only it had is lost";
     // A note that cannot be read may be one.
     let note = plan::notes(configuration).get::<CacheNote>(config);
     let is_noted = !matches!(note, Ok(None));
@@ -142,7 +149,7 @@ pub(super) fn with_advice(
         }
         CacheError::Open { source: OpenError::NoCache, .. } => {
             let replace = if is_noted { " --replace" } else { "" };
-            format!("{error}; to make one: {make}{replace} ({lost})")
+            format!("{error}; to make one: {make}{replace} ({LOST})")
         }
         CacheError::Unnoted { .. } => format!(
             "{error}; if it has not: {} while no daemon runs; otherwise: {make} --replace (what only it had is lost)",
@@ -166,10 +173,7 @@ pub(super) fn with_advice(
         CacheError::Open { source: OpenError::OtherSize { was_blocks, is_blocks }, .. } => {
             format!("{error}; {}", how_to_resize(configuration, config, *was_blocks, *is_blocks))
         }
-        CacheError::Content { .. } => {
-            let volume = &config.name;
-            format!("{error}; to give that up: {make} --replace, while no daemon serves volume {volume}")
-        }
+        CacheError::Content { .. } => how_to_give_up(error, &make, config),
         CacheError::Exists { .. } => format!("{error}, and its volume may need that ({make} --replace)"),
         CacheError::Open { source: OpenError::OtherStore, .. } => {
             let adopt = how_to_join(config, &note, &command("adopt"));
@@ -178,7 +182,7 @@ pub(super) fn with_advice(
             )
         }
         CacheError::Open { source: OpenError::NoSuperblock | OpenError::Spent, .. } => {
-            format!("{error}; to make another in its place: {make} --replace ({lost})")
+            format!("{error}; to make another in its place: {make} --replace ({LOST})")
         }
         error => error.to_string(),
     }

@@ -99,6 +99,14 @@ pub(super) fn none_is_known(
     )
 }
 
+const LOST: &str = "if there was a cache, its dirty data is lost";
+
+/// What holds something else is given up by a command of its own.
+fn how_to_give_up(error: &CacheError, make: &str, config: &VolumeConfig) -> String {
+    let volume = &config.name;
+    format!("{error}; to give that up: {make} --replace, while no daemon serves volume {volume}")
+}
+
 /// Whether the note says that the volume has a cache in another place than `cache`.
 fn is_elsewhere(note: &CacheNote, cache: &Cache) -> bool {
     note.leaving.is_none() && std::path::absolute(&cache.settings.path).is_ok_and(|path| path != note.path)
@@ -123,7 +131,6 @@ pub(super) fn with_advice(
 ) -> String {
     let command = |what: &str| format!("plimsoll cache {what} {} {}", configuration.file.display(), cache.name);
     let make = command("make");
-    let lost = "if there was a cache, its dirty data is lost";
     // A note that cannot be read may be one.
     let note = plan::notes(configuration).get::<CacheNote>(config);
     let is_noted = !matches!(note, Ok(None));
@@ -151,7 +158,7 @@ pub(super) fn with_advice(
         }
         CacheError::Open { source: OpenError::NoCache, .. } => {
             let replace = if is_noted { " --replace" } else { "" };
-            format!("{error}; to make one: {make}{replace} ({lost})")
+            format!("{error}; to make one: {make}{replace} ({LOST})")
         }
         CacheError::Unnoted { .. } => format!(
             "{error}; if it has not: {} while no daemon runs; otherwise: {make} --replace (the cache's dirty data is \
@@ -179,10 +186,7 @@ pub(super) fn with_advice(
         CacheError::Open { source: OpenError::OtherSize { was_blocks, is_blocks }, .. } => {
             format!("{error}; {}", how_to_resize(configuration, config, *was_blocks, *is_blocks))
         }
-        CacheError::Content { .. } => {
-            let volume = &config.name;
-            format!("{error}; to give that up: {make} --replace, while no daemon serves volume {volume}")
-        }
+        CacheError::Content { .. } => how_to_give_up(error, &make, config),
         CacheError::Exists { .. } => format!("{error}, and its volume may need that ({make} --replace)"),
         CacheError::Open { source: OpenError::OtherStore, .. } => {
             let adopt = how_to_join(config, &note, &command("adopt"));
@@ -192,7 +196,7 @@ pub(super) fn with_advice(
             )
         }
         CacheError::Open { source: OpenError::NoSuperblock | OpenError::Spent, .. } => {
-            format!("{error}; to make a new cache in its place: {make} --replace ({lost})")
+            format!("{error}; to make another in its place: {make} --replace ({LOST})")
         }
         error => error.to_string(),
     }
@@ -203,8 +207,8 @@ fn how_to_note(configuration: &Configuration, config: &VolumeConfig, adopt: &str
     let (file, volume) = (configuration.file.display(), &config.name);
     let lost = format!("to do without its cache, and lose the dirty data: plimsoll cache forget {file} {volume}");
     match names_another {
-        true => format!("the readable part of the note names another cache ({lost})"),
-        false => format!("if that is the volume's cache: {adopt} while no daemon runs ({lost})"),
+        true => format!("the readable part of the note names another cache ({LOST})"),
+        false => format!("if that is the volume's cache: {adopt} while no daemon runs ({LOST})"),
     }
 }
 

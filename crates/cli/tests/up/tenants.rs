@@ -242,5 +242,5 @@ fn the_gates_of_a_killed_daemon_go_with_their_volume() {
     let configuration = std::fs::read_to_string(&path).unwrap();
     std::fs::write(path, configuration.replace(", tenants = true", "")).unwrap();
     site.up().stop();
-    assert_eq!(site.memory_directories(), [std::path::PathBuf::new(); 0]);
+    assert!(site.memory_directories().is_empty(), "{:?}", site.memory_directories());
 }

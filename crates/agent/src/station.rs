@@ -19,6 +19,8 @@ use crate::commands::{LevelsHandle, Who};
 use crate::container_rules::ContainerRules;
 use crate::doorman::{Doorman, ObservedDisk};
 use crate::error::AgentError;
+use crate::freezer::Freezer;
+use crate::freezer::groups::{FreezeOrders, TenantCgroup};
 use crate::levels::{Levels, Parts};
 use crate::losses::LossLog;
 use crate::metadata;
@@ -117,6 +119,9 @@ pub struct Entrance {
     pub listeners: PathBuf,
     /// Where classes of files are said; `null` for an observed disk.
     pub classes: Option<PathBuf>,
+    /// Whether its commands may use io_uring: the freezer holds the tenant.
+    #[serde(default)]
+    pub has_rings: bool,
 }
 
 impl Entrance {
@@ -127,8 +132,18 @@ impl Entrance {
     pub fn launch(&self, filter: Filter) -> Result<Launch, AgentError> {
         let launch = Launch::new().with_shim_at(&self.shim, &self.words, AccountId(self.bit), self.generation)?;
         let launch = self.classes.iter().fold(launch, |launch, path| launch.with_classes(path));
+        let filter = if self.has_rings { filter.with_rings() } else { filter };
         Ok(launch.with_filter(filter, &self.listeners, &metadata::of_joined(self.bit), &self.name))
     }
+}
+
+/// What the freezer does for a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Why the freezer does not hold it, in one line; `None`: it does.
+    pub freezer: Option<String>,
+    /// The cgroups that are frozen with it.
+    pub cgroups: Vec<TenantCgroup>,
 }
 
 /// See the [module's text](self).
@@ -139,6 +154,8 @@ pub struct Station {
     /// Ended with the station and not with the levels, which end on the engine's thread if that stops: its end may wait
     /// for the disk. The caller unmounts that after it, while the engine still serves it.
     writeback: Writeback,
+    /// Dropped after the levels, which give it orders.
+    freezer: Option<Freezer>,
     programs: Programs,
     words: PathBuf,
     coverage: Coverage,
@@ -165,6 +182,7 @@ impl Station {
         let words_path = words.path().to_owned();
         let keepers = Keepers::open(&config.run_directory, &programs, &words)?;
         let starter = keepers.starter();
+        let (freezer, orders) = open_freezer(&config.run_directory, &programs, &words_path);
         let socket = OciSocket::listen(&config.run_directory.join(LISTENERS_SOCKET), LISTENERS_SOCKET_MODE)?;
         let others = match &config.disk {
             Disk::Volume(_) => None,
@@ -172,10 +190,8 @@ impl Station {
         };
         let writeback = Writeback::start().map_err(|source| AgentError::System { action: "start a thread", source })?;
         let devices = device_numbers(&config.device)?;
-        let observed = match &config.disk {
-            Disk::Volume(_) => None,
-            Disk::Observed { .. } => Some(ObservedDisk::new(config.device.clone(), writeback.mounts())?),
-        };
+        let is_observed = matches!(config.disk, Disk::Observed { .. });
+        let observed = is_observed.then(|| ObservedDisk::new(config.device.clone(), writeback.mounts())).transpose()?;
         let parts = Parts {
             tags,
             words,
@@ -183,6 +199,7 @@ impl Station {
             slices: writeback.slices(),
             devices,
             dirty_bytes_max: config.dirty_bytes_max,
+            freezer: orders,
             others,
         };
         let (levels, handle) = Levels::new(parts)?;
@@ -200,10 +217,8 @@ impl Station {
             engine: engine.clone(),
             levels: handle.clone(),
             members,
-            pool: match &config.disk {
-                Disk::Volume(volume) => pool_of(engine, volume)?,
-                Disk::Observed { pool, .. } => pool.clone(),
-            },
+            freezer: freezer.as_ref().map(Freezer::handle),
+            pool: pool_of(engine, &config.disk)?,
             rules: config.containers.clone(),
             containers: BTreeMap::new(),
             observed,
@@ -219,6 +234,7 @@ impl Station {
             config,
             levels: handle,
             writeback,
+            freezer,
             programs,
             words: words_path,
             coverage,
@@ -268,7 +284,15 @@ impl Station {
     /// # Errors
     /// There is no such process.
     pub fn enroll(&self, tenant: &Tenant, who: Who) -> Result<(), AgentError> {
-        self.levels.enroll(tenant.account, who)
+        self.levels.enroll(tenant.account, who.clone())?;
+        if let Some(freezer) = self.freezer.as_ref().map(Freezer::handle) {
+            match who {
+                Who::Process(process) => freezer.hold_process(tenant.bit, &tenant.name, process),
+                Who::Cgroup(directory) => freezer.hold_cgroup(tenant.bit, &directory),
+                Who::Thread(_) => freezer.refuse(tenant.bit, "a thread cannot be frozen without its process"),
+            }
+        }
+        Ok(())
     }
 
     /// The gates that a tenant's commands are to be started behind: the shim for writes and reads, and the filter of
@@ -282,7 +306,17 @@ impl Station {
             words: self.words.clone(),
             listeners: self.listeners(),
             classes: self.config.classes.clone(),
+            has_rings: self.holding(tenant).freezer.is_none(),
         }
+    }
+
+    /// What holds a tenant, for as long as it has joined.
+    pub fn holding(&self, tenant: &Tenant) -> Holding {
+        let Some(freezer) = self.freezer.as_ref().map(Freezer::handle) else {
+            let why = "the freezer could not be started; the log says why".to_owned();
+            return Holding { freezer: Some(why), cgroups: Vec::new() };
+        };
+        Holding { freezer: freezer.why_not(tenant.bit), cgroups: freezer.cgroups(tenant.bit) }
     }
 
     /// Where listeners are handed over: `listenerPath` of containers that are to join.
@@ -318,7 +352,7 @@ impl Station {
     pub fn leave(&self, tenant: &Tenant) -> Result<(), AgentError> {
         let attempts = LEAVE_PATIENCE.as_nanos() / LEAVE_AGAIN.as_nanos();
         for _ in 0..attempts {
-            match try_leave(&self.engine, &self.levels, tenant) {
+            match try_leave(&self.engine, &self.levels, self.freezer.as_ref().map(Freezer::handle).as_ref(), tenant) {
                 Err(AgentError::Busy { .. }) => drop(poll(&mut [], Some(&timespec(LEAVE_AGAIN)))),
                 outcome => return outcome,
             }
@@ -358,14 +392,29 @@ fn load_tags(config: &StationConfig) -> Result<Tags, TagsError> {
     }
 }
 
+/// The freezer. Without one, tenants are held at their calls only.
+fn open_freezer(run_directory: &Path, programs: &Programs, words: &Path) -> (Option<Freezer>, Option<FreezeOrders>) {
+    match Freezer::open(run_directory, programs, words) {
+        Ok((freezer, orders)) => (Some(freezer), Some(orders)),
+        Err(error) => {
+            tracing::warn!(%error, "no tenant is held by the freezer");
+            (None, None)
+        }
+    }
+}
+
 /// All processes of no tenant, on an observed disk.
 fn others_session() -> SessionConfig {
     SessionConfig { name: "others".to_owned(), allocation: Allocation::default() }
 }
 
-/// The pool that a volume's sessions open in.
-fn pool_of(engine: &EngineHandle, volume: &str) -> Result<String, AgentError> {
-    let found = engine.status()?.volumes.into_iter().find(|found| found.name == volume);
+/// The pool that the sessions of a disk open in.
+fn pool_of(engine: &EngineHandle, disk: &Disk) -> Result<String, AgentError> {
+    let volume = match disk {
+        Disk::Volume(volume) => volume,
+        Disk::Observed { pool, .. } => return Ok(pool.clone()),
+    };
+    let found = engine.status()?.volumes.into_iter().find(|found| found.name == *volume);
     Ok(found.map(|volume| volume.pool).unwrap_or_default())
 }
 

@@ -2,6 +2,7 @@
 
 use crate::commands::{Joined, LevelsHandle};
 use crate::error::AgentError;
+use crate::freezer::FreezerHandle;
 use plimsoll_core::{AccountId, Allocation};
 use plimsoll_engine::{EngineError, EngineHandle, SessionConfig};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,9 +42,17 @@ pub(crate) fn join(
 
 /// A tenant that leaves has no limit any more: a call that the scheduler holds for what the tenant owes would keep its
 /// session open until that is paid.
-pub(crate) fn try_leave(engine: &EngineHandle, levels: &LevelsHandle, tenant: &Tenant) -> Result<(), AgentError> {
+pub(crate) fn try_leave(
+    engine: &EngineHandle,
+    levels: &LevelsHandle,
+    freezer: Option<&FreezerHandle>,
+    tenant: &Tenant,
+) -> Result<(), AgentError> {
     engine.change_session(tenant.account, Allocation::default())?;
-    levels.leave(tenant.account)?;
+    let left = levels.leave(tenant.account);
+    // Before its bit is used again. A call of a frozen thread would be under way for as long as it is frozen.
+    freezer.inspect(|freezer| freezer.let_go(tenant.bit));
+    left?;
     match engine.close_session(tenant.account) {
         Err(EngineError::SessionBusy { .. }) => Err(AgentError::Busy { account: tenant.account }),
         outcome => Ok(outcome?),

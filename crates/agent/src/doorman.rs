@@ -187,6 +187,7 @@ impl Doorman {
             None => wish.allocation,
         };
         let tenant = join(&self.engine, &self.levels, pool, &name, granted)?;
+        let tenant = Tenant { is_container: true, ..tenant };
         lock(&self.watched).push(tenant.clone());
         LOG.info(format_args!("container {} joined as {name}", shown(&container.id)));
         Ok(tenant)

@@ -55,5 +55,5 @@ pub use container_rules::ContainerRules;
 pub use disk_lock::{DiskLock, DiskLockError, DiskUse};
 pub use error::AgentError;
 pub use plimsoll_tags::{Coverage, Losses, TagsError};
-pub use station::{Disk, Entrance, Holding, Station, StationConfig};
+pub use station::{Disk, Entrance, Holding, Station, StationConfig, TenantState};
 pub use tenant::Tenant;

@@ -122,6 +122,9 @@ pub struct Entrance {
     /// Whether its commands may use io_uring: the freezer holds the tenant.
     #[serde(default)]
     pub has_rings: bool,
+    /// Why the freezer does not hold it, in one line; `null`: it does.
+    #[serde(default)]
+    pub not_held: Option<String>,
 }
 
 impl Entrance {
@@ -137,13 +140,26 @@ impl Entrance {
     }
 }
 
-/// What the freezer does for a tenant.
+/// What holds a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
+    /// The instruments, of `shim`, `notifications`, `freezer`.
+    pub held_by: Vec<&'static str>,
     /// Why the freezer does not hold it, in one line; `None`: it does.
-    pub freezer: Option<String>,
+    pub not_held: Option<String>,
     /// The cgroups that are frozen with it.
     pub cgroups: Vec<TenantCgroup>,
+}
+
+/// A tenant that leaves by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantState {
+    /// The path of its session.
+    pub path: String,
+    /// Its processes and threads that live.
+    pub tasks: Vec<u32>,
+    /// What holds it.
+    pub holding: Holding,
 }
 
 /// See the [module's text](self).
@@ -298,6 +314,7 @@ impl Station {
     /// The gates that a tenant's commands are to be started behind: the shim for writes and reads, and the filter of
     /// the configuration. They are described by names, so that another process can start the command.
     pub fn entrance(&self, tenant: &Tenant) -> Entrance {
+        let not_held = self.holding(tenant).not_held;
         Entrance {
             bit: tenant.bit,
             generation: tenant.generation,
@@ -306,17 +323,25 @@ impl Station {
             words: self.words.clone(),
             listeners: self.listeners(),
             classes: self.config.classes.clone(),
-            has_rings: self.holding(tenant).freezer.is_none(),
+            has_rings: not_held.is_none(),
+            not_held,
         }
     }
 
     /// What holds a tenant, for as long as it has joined.
     pub fn holding(&self, tenant: &Tenant) -> Holding {
-        let Some(freezer) = self.freezer.as_ref().map(Freezer::handle) else {
-            let why = "the freezer could not be started; the log says why".to_owned();
-            return Holding { freezer: Some(why), cgroups: Vec::new() };
+        let has_listeners = self.levels.listeners(tenant.account).is_ok_and(|count| count > 0);
+        let (not_held, cgroups) = match &self.freezer {
+            Some(freezer) => (freezer.handle().why_not(tenant.bit), freezer.handle().cgroups(tenant.bit)),
+            None => (Some("the freezer could not be started; the log says why".to_owned()), Vec::new()),
         };
-        Holding { freezer: freezer.why_not(tenant.bit), cgroups: freezer.cgroups(tenant.bit) }
+        let instruments = [
+            ("shim", has_listeners && !tenant.is_container),
+            ("notifications", has_listeners),
+            ("freezer", not_held.is_none()),
+        ];
+        let held_by = instruments.into_iter().filter(|(_, holds)| *holds).map(|(name, _)| name).collect();
+        Holding { held_by, not_held, cgroups }
     }
 
     /// Where listeners are handed over: `listenerPath` of containers that are to join.
@@ -329,17 +354,18 @@ impl Station {
         lock(&self.watched).push(tenant);
     }
 
-    /// The tenants that leave by themselves, by the paths of their sessions, and their processes and threads that live.
+    /// The tenants that leave by themselves.
     ///
     /// # Errors
     /// The engine has stopped.
-    pub fn tenants(&self) -> Result<Vec<(String, Vec<u32>)>, AgentError> {
+    pub fn tenants(&self) -> Result<Vec<TenantState>, AgentError> {
         let watched: Vec<Tenant> = lock(&self.watched).clone();
         let mut tenants = Vec::new();
         for tenant in watched {
             // A tenant that has begun to leave has none any more.
             let tasks = self.levels.tasks(tenant.account).unwrap_or_default();
-            tenants.push((self.engine.account_path(tenant.account)?, tasks));
+            let (path, holding) = (self.engine.account_path(tenant.account)?, self.holding(&tenant));
+            tenants.push(TenantState { path, tasks, holding });
         }
         Ok(tenants)
     }

@@ -17,6 +17,8 @@ pub struct Tenant {
     /// What its shims' words say while they are closed.
     pub(crate) generation: u32,
     pub(crate) name: String,
+    /// Its programs load no shim.
+    pub(crate) is_container: bool,
 }
 
 pub(crate) fn lock(tenants: &Mutex<Vec<Tenant>>) -> MutexGuard<'_, Vec<Tenant>> {
@@ -32,7 +34,9 @@ pub(crate) fn join(
 ) -> Result<Tenant, AgentError> {
     let account = engine.open_session(pool, SessionConfig { name: name.to_owned(), allocation })?;
     match levels.join(account, name) {
-        Ok(Joined { bit, generation }) => Ok(Tenant { account, bit, generation, name: name.to_owned() }),
+        Ok(Joined { bit, generation }) => {
+            Ok(Tenant { account, bit, generation, name: name.to_owned(), is_container: false })
+        }
         Err(error) => {
             engine.close_session(account)?;
             Err(error)

@@ -43,6 +43,9 @@ fn become_command(arguments: &RunArguments) -> Outcome {
     let Response::Joined(entrance) = connect_patiently(&arguments.daemon)?.ask(&request)? else {
         return Err(unexpected());
     };
+    if let Some(why) = &entrance.not_held {
+        eprintln!("plimsoll run: held by shim and notifications only, not by the freezer: {why}");
+    }
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
     let launch = entrance.launch(Filter::default()).map_err(|error| failed(&error))?;
     let error = launch.execute(Command::new(program).args(rest));

@@ -2,12 +2,13 @@
 
 use super::{connect, print, print_json, show_anew, show_as_it_is, unexpected};
 use crate::arguments::StatusArguments;
+use crate::control::client::Client;
 use crate::control::doors::in_words;
-use crate::control::protocol::{DaemonStatus, LossEntry, Request, Response};
+use crate::control::protocol::{DaemonStatus, LossEntry, Request, Response, TenantEntry};
 use crate::metrics::accounts::ACCOUNT;
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
-use plimsoll_core::{ByteCount, Span};
+use plimsoll_core::{ByteCount, Span, shown};
 use plimsoll_engine::{AccountStatus, EngineStatus};
 use std::time::Duration;
 
@@ -18,19 +19,44 @@ pub(super) fn run(arguments: &StatusArguments) -> Outcome {
     let mut client = connect(&arguments.daemon)?;
     loop {
         let Response::Status(status) = client.ask(&Request::Status {})? else { return Err(unexpected()) };
+        if !arguments.watch && arguments.json {
+            return print_json(&status);
+        }
+        let tenants = if arguments.json { Vec::new() } else { tenants(&mut client)? };
         if !arguments.watch {
-            return if arguments.json { print_json(&status) } else { print(as_text(&status)) };
+            return print(format!("{}{}", as_text(&status), tenant_lines(&tenants)));
         }
         let is_read = if arguments.json {
             show_as_it_is(&serde_json::to_string(&status).map_err(|error| Failure::Failed(error.to_string()))?)?
         } else {
-            show_anew(&as_text(&status))?
+            show_anew(&format!("{}{}", as_text(&status), tenant_lines(&tenants)))?
         };
         if !is_read {
             return Ok(());
         }
         std::thread::park_timeout(PERIOD);
     }
+}
+
+fn tenants(client: &mut Client) -> Result<Vec<TenantEntry>, Failure> {
+    match client.ask(&Request::Tenants {})? {
+        Response::Tenants(tenants) => Ok(tenants),
+        _ => Err(unexpected()),
+    }
+}
+
+/// What holds each tenant.
+fn tenant_lines(tenants: &[TenantEntry]) -> String {
+    let line = |tenant: &TenantEntry| {
+        let held_by = if tenant.held_by.is_empty() { "nothing".to_owned() } else { tenant.held_by.join(", ") };
+        let not_held = tenant.not_held.iter().map(|why| format!("; NOT HELD by the freezer: {}", shown(why)));
+        let late = tenant.cgroups.iter().filter(|cgroup| cgroup.is_late);
+        let late = late.map(|cgroup| {
+            format!("; a process in {} does not stop: it is stopped, traced or in the kernel", shown(&cgroup.directory))
+        });
+        format!("tenant {}: held by {held_by}{}\n", shown(&tenant.path), not_held.chain(late).collect::<String>())
+    };
+    tenants.iter().map(line).collect()
 }
 
 fn as_text(status: &DaemonStatus) -> String {
@@ -105,6 +131,7 @@ fn accounts(device: &EngineStatus) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::protocol::TenantCgroupEntry;
     use plimsoll_engine::LatencyStatus;
 
     /// Planted break that was seen red: 0, as it was.
@@ -122,6 +149,30 @@ mod tests {
         assert_eq!(serde_json::from_value::<LatencyStatus>(json).unwrap(), one);
         let nothing: LatencyStatus = serde_json::from_value(serde_json::json!({ "count": 0 })).unwrap();
         assert_eq!(nothing, LatencyStatus::default());
+    }
+
+    /// Planted breaks: a reason is left out; a late cgroup is.
+    #[test]
+    fn each_tenant_says_what_holds_it_and_what_does_not() {
+        let cgroup = |is_late| TenantCgroupEntry { directory: "/c".to_owned(), freezes: 1, is_late };
+        let tenant = |held_by: &[&str], not_held: Option<&str>, cgroups| TenantEntry {
+            volume: "data".to_owned(),
+            path: "a#1".to_owned(),
+            processes: Vec::new(),
+            held_by: held_by.iter().map(|name| (*name).to_owned()).collect(),
+            not_held: not_held.map(str::to_owned),
+            freezes: 1,
+            cgroups,
+        };
+        let lines = tenant_lines(&[
+            tenant(&["shim", "notifications", "freezer"], None, vec![cgroup(false)]),
+            tenant(&[], Some("/c is never frozen: init is in it"), Vec::new()),
+            tenant(&["freezer"], None, vec![cgroup(true)]),
+        ]);
+        let expected = "tenant a#1: held by shim, notifications, freezer\n\
+            tenant a#1: held by nothing; NOT HELD by the freezer: /c is never frozen: init is in it\n\
+            tenant a#1: held by freezer; a process in /c does not stop: it is stopped, traced or in the kernel\n";
+        assert_eq!(lines, expected);
     }
 
     #[test]

@@ -312,6 +312,29 @@ pub struct TenantEntry {
     pub path: String,
     /// Its processes and threads that live; of containers those that are known one by one.
     pub processes: Vec<u32>,
+    /// What holds it: `shim`, `notifications`, `freezer`.
+    #[serde(default)]
+    pub held_by: Vec<String>,
+    /// Why the freezer does not hold it; `null`: it does.
+    #[serde(default)]
+    pub not_held: Option<String>,
+    /// Freezes of its cgroups.
+    #[serde(default)]
+    pub freezes: u64,
+    /// Its cgroups that are frozen while it owes and moves bytes all the same.
+    #[serde(default)]
+    pub cgroups: Vec<TenantCgroupEntry>,
+}
+
+/// A cgroup of a tenant that the freezer holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantCgroupEntry {
+    /// Its directory.
+    pub directory: String,
+    /// How often it was frozen.
+    pub freezes: u64,
+    /// It is frozen, and a process of it runs still: it is stopped, traced, or in an uninterruptible sleep.
+    pub is_late: bool,
 }
 
 /// A volume.

@@ -1,6 +1,6 @@
 //! Rows of tenants that have joined, and of what tags have lost.
 
-use super::metric::{MetricRow, Unit, counter, gauge, label};
+use super::metric::{MetricRow, Unit, counter, gauge, json_only, label};
 use super::section::Section;
 use crate::control::protocol::{LossEntry, TenantEntry};
 
@@ -16,6 +16,22 @@ const TENANT_ROWS: &[MetricRow<TenantEntry>] = &[
         Unit::None,
         "a list of the numbers of its processes and threads that live; of containers those that are known one by one",
         |tenant| tenant.processes.len().into(),
+    ),
+    json_only("held_by", Unit::None, "what holds it, a list of `shim`, `notifications`, `freezer`"),
+    json_only("not_held", Unit::None, "why the freezer does not hold it, in a line; `null`: it does"),
+    counter(
+        "freezes",
+        "tenant_freezes_total",
+        Unit::None,
+        "freezes of its cgroups, while it owed and moved bytes all the same",
+        |tenant: &TenantEntry| tenant.freezes.into(),
+    ),
+    gauge(
+        "cgroups",
+        "tenant_cgroups",
+        Unit::None,
+        "a list of its cgroups that the freezer holds: `directory`, `freezes`, and whether one is frozen with a process that runs still (`is_late`)",
+        |tenant| tenant.cgroups.len().into(),
     ),
 ];
 

@@ -4,7 +4,7 @@ use super::metric::{Metric, MetricKind, Reading, Unit};
 use super::section::Section;
 use super::volumes::SERVED_VOLUME;
 use super::walk::{Labels, Visitor, visit_all};
-use crate::control::protocol::{DaemonStatus, TenantEntry};
+use crate::control::protocol::{DaemonStatus, TenantCgroupEntry, TenantEntry};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,7 +94,15 @@ fn status() -> DaemonStatus {
 }
 
 fn tenant() -> TenantEntry {
-    TenantEntry { volume: "db".to_owned(), path: "web/db/run#1".to_owned(), processes: vec![1, 2, 3] }
+    TenantEntry {
+        volume: "db".to_owned(),
+        path: "web/db/run#1".to_owned(),
+        processes: vec![1, 2, 3],
+        held_by: vec!["shim".to_owned(), "freezer".to_owned()],
+        not_held: Some("why".to_owned()),
+        freezes: 4,
+        cgroups: vec![TenantCgroupEntry { directory: "/sys/fs/cgroup/a".to_owned(), freezes: 4, is_late: false }],
+    }
 }
 
 /// A subject that was visited.

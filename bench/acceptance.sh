@@ -66,7 +66,7 @@ TOML
 }
 
 nothing_attached() {
-  [ -z "$(attached)" ] || { echo "left attached:"; attached; return 1; }
+  settles_attached 0 || { echo "left attached:"; attached; return 1; }
 }
 
 # Data, a hole, data.

@@ -2,7 +2,7 @@
 #
 #   $work                       the folder; gone at the end with all that is mounted or attached from it
 #   $built, $plimsoll           where cargo puts what it builds, and the command
-#   daemon_start CONFIGURATION  daemon_stop  daemon_kill  daemon_rss_mib  attached
+#   daemon_start CONFIGURATION  daemon_stop  daemon_kill  daemon_rss_mib  attached  settles_attached NUMBER
 #   records_write FOLDER LIST   records_check FOLDER LIST  stop_children PID...
 
 built=$(realpath "${CARGO_TARGET_DIR:-target}")/release
@@ -48,6 +48,7 @@ daemon_stop() {
 }
 
 daemon_kill() {
+  note_loops
   # Bash is not to report it.
   disown "$daemon"
   kill -KILL "$daemon"
@@ -57,16 +58,21 @@ daemon_kill() {
 
 daemon_rss_mib() { awk '/^VmRSS:/ { print int($2 / 1024) }' "/proc/$daemon/status"; }
 
+# Notes the loop devices that are attached from the folder. After a kill one may have no file left, and no name.
+note_loops() { grep -slF "$work" /sys/block/loop*/loop/backing_file >>"$work/loops" || true; }
 # Loop devices of files that are in no mount any more, a line each.
 loops_without_file() { grep -slx / /sys/block/loop*/loop/backing_file || true; }
-loops_without_file_before=$(loops_without_file)
 
-# What is mounted below the folder or attached from it, a line each; and loop devices that lost their file since.
+# What is mounted below the folder or attached from it, a line each; and loop devices of ours that lost their file.
 attached() {
+  note_loops
   grep -F "$work" /proc/self/mountinfo || true
   grep -sF "$work" /sys/block/loop*/loop/backing_file || true
-  loops_without_file | grep -vxF "$loops_without_file_before" || true
+  loops_without_file | grep -xF -f "$work/loops" || true
 }
+# Waits until so many things are attached: another program on this machine may have a loop device that was ours before.
+is_attached() { [ "$(attached | wc -l)" = "$1" ]; }
+settles_attached() { wait_until 600 is_attached "$1" && : >"$work/loops"; }
 
 # Writes small files, each synced with its folder, until one cannot be; LIST names those that were synced.
 records_write() { # folder list

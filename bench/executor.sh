@@ -3,7 +3,7 @@
 # SPC-1-like load at given rates, each policy in turns (docs/executor.md). Five minutes to look for the peak, and eight
 # more for each life; any user.
 #
-#   bench/executor.sh [LIVES] [WINDOWS] [PEAK]     default 2 lives, 10 windows, and the peak is looked for under baseline
+#   bench/executor.sh [LIVES] [WINDOWS] [PEAK]     default 2 lives, 10 windows; the peak is looked for under baseline
 #
 # A life is a daemon with one policy and a fresh volume. In it each rate is held for as many windows of 2 s, one after
 # the other, and the mean of each window is a sample; those of all lives together have the median and the quartiles that
@@ -61,7 +61,7 @@ threads = $threads
 policy = "$1"
 [device.memory]
 scheduler = "noop"
-# Whoever waits does so for a service thread.
+# Requests wait for a service thread.
 outstanding_max = 1024
 [pool.all]
 device = "memory"

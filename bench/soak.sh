@@ -139,7 +139,7 @@ live() {
   local volume until rss_mib rss_mib_first processes=()
   die_starting
   daemon_start "$work/plimsoll.toml" || fail "no restart"
-  [ "$(attached | wc -l)" = "$attached_expected" ] || { attached; fail "not $attached_expected things are attached"; }
+  settles_attached "$attached_expected" || { attached; fail "not $attached_expected things are attached"; }
   [ "$lives" = 0 ] || verify "$lives"
   lives=$((lives + 1))
   for volume in nbd ext4 xfs; do
@@ -175,7 +175,7 @@ while [ "$SECONDS" -lt $((minutes * 60)) ]; do live; done
 daemon_start "$work/plimsoll.toml" || fail "no restart"
 verify "$lives"
 daemon_stop || fail "no clean end"
-[ -z "$(attached)" ] || { attached; fail "left attached"; }
+settles_attached 0 || { attached; fail "left attached"; }
 e2fsck -f -n "$work/ext4.disk" >"$work/check" 2>&1 || { cat "$work/check"; fail "ext4 is harmed"; }
 xfs_repair -n -f "$work/xfs.disk" >"$work/check" 2>&1 || { cat "$work/check"; fail "XFS is harmed"; }
 echo "PASS: $lives lives; $synced small synced writes and $((lives * 3 * content_mib)) MiB of other synced content" \

@@ -1,5 +1,5 @@
-//! Compiles what runs in other processes, so that the library has it in it: the shim that is preloaded into tenants,
-//! and the keepers of listeners.
+//! Compiles the programs that run in other processes, so that the library contains them: the shim that is preloaded
+//! into tenants, and the keepers of listeners.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -6,7 +6,7 @@
 //! The bytes are pieces: a byte that names a block, two that say how much of it is there, and so many bytes of its
 //! beginning. What is not there is zeroes. As no fuzzer finds a checksum, all of them are made right first.
 
-use plimsoll_cache::store::bytes::{Kind, seal};
+use plimsoll_cache::store::bytes::{BlockKind, seal};
 use plimsoll_cache::store::{BLOCK_BYTES, Blocks, CacheStore, Depth, Identity, Semantics, open, probe};
 use plimsoll_cache::{CacheConfig, policies};
 use plimsoll_core::class::Scheme;
@@ -19,7 +19,7 @@ const BLOCKS: u64 = 600;
 struct Device(Vec<u8>);
 
 impl Device {
-    fn make_right(&mut self, blocks: Range<u64>, kind: Kind) {
+    fn make_right(&mut self, blocks: Range<u64>, kind: BlockKind) {
         for block in self.0.chunks_exact_mut(BLOCK_BYTES).take(blocks.end as usize).skip(blocks.start as usize) {
             seal(block.try_into().expect("a block"), kind);
         }
@@ -60,7 +60,7 @@ pub fn cache_metadata(input: &[u8]) -> bool {
         rest = &piece[length..];
     }
     let mut device = Device(device);
-    device.make_right(0..2, Kind::Superblock);
+    device.make_right(0..2, BlockKind::Superblock);
     let superblock = match probe(&mut device) {
         Ok(superblock) => superblock,
         Err(error) => {
@@ -69,8 +69,8 @@ pub fn cache_metadata(input: &[u8]) -> bool {
         }
     };
     let map = superblock.layout.map_start(0).min(BLOCKS);
-    device.make_right(2..map, Kind::Journal);
-    device.make_right(map..superblock.layout.map_start(2).min(BLOCKS), Kind::Map);
+    device.make_right(2..map, BlockKind::Journal);
+    device.make_right(map..superblock.layout.map_start(2).min(BLOCKS), BlockKind::Map);
     let identity = Identity { store: superblock.store, store_blocks: superblock.store_blocks };
     let config = CacheConfig::new(superblock.layout.units.clamp(2, 64), Scheme::default());
     let opened = match open(&mut device, identity, &config, &policies()[0], true) {

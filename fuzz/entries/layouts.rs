@@ -1,4 +1,4 @@
-//! The first bytes of a volume, whose file system may be anything.
+//! The first bytes of a volume with any file system.
 
 use plimsoll_classifiers::file_system::{Bytes, Layout};
 use plimsoll_core::Class;

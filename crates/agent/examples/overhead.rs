@@ -9,10 +9,10 @@
 //! A sync goes from thread to thread, and each waits for the next one's processor to wake. In a virtual machine that
 //! takes longer than all the rest; so every processor is kept awake, by a loop that gives way to everything else. Which
 //! thread runs on which processor still gives a turn one of some values that are a quarter to three times apart, with
-//! tags or without, and chance decides which. What tags add is an eighth at most, so two turns whose threads were
-//! placed alike are known by their being near: of syncs each turn with tags is compared with each one without, and of
-//! the pairs that are [`ALIKE`] the median is printed. How many pairs are not, and to which side, shows whether tags
-//! also change the placement; what chance does to it shows the way that has a thread but no tags.
+//! tags or without, and chance decides which. What tags add is an eighth at most, so two turns with the same placement
+//! of threads are known by their similar rates. Of syncs each turn with tags is compared with each one without. Of the
+//! pairs that are [`ALIKE`] the median is printed. How many pairs are not, and to which side, shows whether tags also
+//! change the placement; what chance does to it shows the way that has a thread but no tags.
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use plimsoll_agent::levels::pace::{FETCH_QUIET, Pace};
@@ -164,7 +164,7 @@ fn observed() -> Below {
     Below::Observed { pool: String::new(), is_by_submitter: false }
 }
 
-/// Tags with this process as a tenant, and somebody who takes their events as a station does, if there are any.
+/// Tags with this process as a tenant, and a thread that takes their events as a station does, if there are any.
 fn load(device: &str, way: usize) -> Outcome<Option<Looking>> {
     let options = match way {
         0 => return Ok(None),

@@ -1,8 +1,8 @@
 //! The causes of a volume's blocks, for its engine: [`TagTable`] with the bits translated.
 //!
-//! A tag says what the newest I/O of a block was when it entered the block layer above; the engine receives that
-//! very I/O, a few microseconds later. A tag of the other direction belongs to an I/O of which nothing is known here
-//! (the table had not been told, or a read and a write of one block overlap): that block belongs to no account.
+//! A tag describes the newest I/O of a block at its entry into the block layer above. The engine receives that very I/O
+//! a few microseconds later. A tag of the other direction belongs to an unknown I/O. The table had no room for it, or a
+//! read and a write of one block overlap. Such a block belongs to no account.
 //!
 //! A block of a file of which an application said the class ([`FileClasses`]) has that class, unless it was said with
 //! the I/O itself.
@@ -28,7 +28,7 @@ impl VolumeTags {
     }
 }
 
-/// The file that a block belongs to, by what its tag says: that of an inode, or the device for metadata in its place.
+/// The file of a block, by its tag: that of an inode, or the device for metadata.
 pub fn file_of_block(class: Class, inode: u64) -> Option<FileId> {
     let is_metadata = inode == 0 && class.number() != 0;
     if inode != 0 { Some(FileId(inode)) } else { is_metadata.then_some(FileId::DEVICE) }

@@ -1,46 +1,46 @@
 //! System calls at gates, as a scheduler sees them.
 //!
 //! A **notified** call stops at its entry and is known in full: which thread, which call, which file. It enters the
-//! scheduler, and goes on when the scheduler admits or releases it. A **word** is one bit for all writes of an account,
-//! open or closed: processes look at it and tell no program. So the scheduler is asked for them: whenever an account
-//! was seen to write, *would one more write be admitted?* If so, that call is under way until the next question or
-//! until the account writes no more. So an account that writes through an open word is in a call, and contends like any
-//! other that is. If not, the word closes, and the call that asked stands in the scheduler until it is released. Then a
-//! few that wait at the word are let in, and as long as the scheduler would admit one more, twice as many each time.
-//! When none waits any more, it opens.
+//! scheduler, and continues when the scheduler admits or releases it. A **word** is one bit for all writes of an
+//! account, open or closed: processes look at it and tell no program. So the agent asks the scheduler for them.
+//! Whenever an account was seen to write, the question is: *would one more write be admitted?* If so, that call is
+//! under way until the next question, or until the account writes no more. So an account that writes through an open
+//! word is in a call, and contends like any other that is. If not, the word closes, and the call that asked stands in
+//! the scheduler until it is released. Then a few of the waiters at the word are let in. As long as the scheduler would
+//! admit one more, twice as many follow each time. When none waits any more, it opens.
 //!
 //! What a word costs in exactness: between two questions an account may write more than the scheduler would have let
-//! it. That is charged when its pages become dirty, and it waits the longer for the next time. To let in all at once
-//! would cost most: of five hundred threads each would have written before the first was charged.
+//! it. That write is charged when its pages become dirty, and its account waits longer the next time. To let in all at
+//! once would cost most: of five hundred threads each would have written before the first was charged.
 //!
 //! **Strangers** at a word, which have it mapped as every process may and wait again whenever they are let in, take the
 //! places of writers. But they do not write, so the scheduler would admit one more whenever it is asked, and twice as
-//! many are let in each [`ADMITTED_LAST`]. Of 65,000 waiters all have been woken once after fourteen times, within a
-//! seventh of a second, or there were fewer and the word is open. That is what strangers delay the writers of an
-//! account by each time that its call is released.
+//! many are let in each [`ADMITTED_LAST`]. After fourteen times, within a seventh of a second, all of 65,000 waiters
+//! have been woken. With fewer waiters the word is open by then. By so much strangers delay the writers of an account
+//! each time that its call is released.
 //!
 //! The complication is every thread that does not behave like a call in a book. A thread that enters a call has
 //! returned from the one before, whether or not the agent saw it. A thread that is killed while it waits leaves its
-//! call in the scheduler; when that is released, it returns at once. When another scheduler takes over, every call goes
-//! on.
+//! call in the scheduler; when that is released, it returns at once. When another scheduler takes over, every call
+//! continues.
 //!
 //! All of it is O(log threads) a call.
 
 use plimsoll_core::{AccountId, Call, CallDecision, CallId, CallKind, FileId, Scheduler, Span, ThreadId, Time};
 use std::collections::BTreeMap;
 
-/// Bytes of the write that is asked about on an account's behalf: a page, the least that a write dirties.
+/// Bytes of the write in a question for an account: a page, the least that a write dirties.
 const ASKED_BYTES: u64 = 4096;
-/// Writers that are let in first when a word's call is released: programs with fewer find it open at once.
+/// Writers that are let in first when a word's call is released. With no more waiters the word opens at once.
 const ADMITTED_FIRST: u32 = 4;
-/// How long the agent waits for writers that were let in and were not seen to write: some turns of a busy machine's run
-/// queue. A writer to memory that is dirty already is never seen.
+/// Time for writers that were let in to be seen writing: some turns of a busy machine's run queue. A writer to memory
+/// that is dirty already is never seen.
 const ADMITTED_LAST: Span = Span::from_millis(10);
 /// The thread of calls that are asked about on an account's behalf.
 const NO_THREAD: ThreadId = ThreadId(0);
-/// Calls of threads that are gone which the scheduler may have at a time. Beyond, places of such threads at their
-/// listeners are not freed, so a tenant that makes more and more of them, by having waiting threads killed, waits
-/// itself. All of them are released in a few milliseconds.
+/// Calls of threads that are gone which the scheduler may have at a time. Beyond that number, places of such threads at
+/// their listeners are not freed. So a tenant that kills more and more waiting threads waits itself. All of them are
+/// released in a few milliseconds.
 const ABANDONED_MAX: usize = 16_384;
 /// Numbers from here on are no thread's (PID_MAX_LIMIT: four million).
 const UNSEEN_MIN: u32 = 1 << 31;
@@ -48,12 +48,12 @@ const UNSEEN_MIN: u32 = 1 << 31;
 /// What is to be done at a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The notified call that waits at its entry goes on.
+    /// The notified call that waits at its entry continues.
     GoOn(CallId),
     /// The word of this account's writes closes.
     Close(AccountId),
-    /// Lets in so many of the calls that wait at that word; if fewer wait, the word opens, and [`Calls::nobody_waits`]
-    /// is to be told.
+    /// Lets in that many of the calls waiting at the word. If fewer wait, the word opens, and [`Calls::nobody_waits`]
+    /// must be called.
     Admit(AccountId, u32),
     /// It opens.
     Open(AccountId),
@@ -75,7 +75,7 @@ struct Writing {
     call: Call,
     /// When it was last seen to write, or to have had time for it.
     last: Time,
-    /// How many were let in the last time, where the word is still closed to the rest.
+    /// Number of writers let in the last time, if the word is still closed to the rest.
     admitted: Option<u32>,
 }
 
@@ -104,8 +104,8 @@ impl Calls {
         CallId(self.calls_so_far)
     }
 
-    /// A thread stands at the entry of a call. If it must wait, [`Action::GoOn`] says when it need not any more. One
-    /// that cannot be seen, in a process namespace that is not ours, is taken for another one with each call.
+    /// A thread stands at the entry of a call. If it must wait, [`Action::GoOn`] says when it need not any more. A
+    /// thread in a foreign process namespace cannot be identified, and counts as another one with each call.
     pub fn entered(&mut self, now: Time, scheduler: &mut dyn Scheduler, mut call: Call) -> CallDecision {
         if call.thread == NO_THREAD {
             call.thread = ThreadId(UNSEEN_MIN | call.id.0 as u32);
@@ -129,15 +129,15 @@ impl Calls {
         }
     }
 
-    /// A thread was seen at `seen` to be in no call that it was let into. One that has come to the entry of another
-    /// since is in that.
+    /// At `seen` a thread was in no call that it had been let into. One that has come to the entry of another since is
+    /// in that.
     pub fn outside(&mut self, now: Time, scheduler: &mut dyn Scheduler, thread: ThreadId, seen: Time) {
         if self.inside.get(&thread).is_some_and(|call| call.entered <= seen) {
             self.returned(now, scheduler, thread);
         }
     }
 
-    /// A thread is gone, or does something else: it neither waits at a gate nor is it in a call that was let in.
+    /// A thread is gone, or does something else: it neither waits at a gate nor is in a call that was let in.
     pub fn thread_gone(&mut self, now: Time, scheduler: &mut dyn Scheduler, thread: ThreadId) {
         self.returned(now, scheduler, thread);
         if let Some(&id) = self.waiting.get(&thread) {
@@ -161,7 +161,8 @@ impl Calls {
         self.abandoned < ABANDONED_MAX
     }
 
-    /// An account was seen to write: its word may have to close, or may let more in. Appends what is to be done.
+    /// An account was seen to write: its word may have to close, or may let more writers in. Appends what is to be
+    /// done.
     pub fn wrote(
         &mut self,
         now: Time,
@@ -193,7 +194,7 @@ impl Calls {
         }
     }
 
-    /// Accounts of which some writers were let in and have had the time to write, with the file that was asked about.
+    /// Accounts with writers that were let in and have had the time to write, with the file of the question.
     pub fn admitted_before(&self, now: Time) -> impl Iterator<Item = (AccountId, FileId)> + '_ {
         let is_over = move |writing: &Writing| writing.admitted.is_some() && now.since(writing.last) >= ADMITTED_LAST;
         let over = self.writing.iter().filter(move |(_, writing)| is_over(writing));
@@ -213,7 +214,7 @@ impl Calls {
         }
     }
 
-    /// Asks the scheduler which calls it lets go on, and appends what is to be done.
+    /// Asks the scheduler which calls continue, and appends the resulting actions.
     pub fn released(&mut self, now: Time, scheduler: &mut dyn Scheduler, actions: &mut Vec<Action>) {
         let mut released = std::mem::take(&mut self.released);
         scheduler.released_calls(now, &mut released);
@@ -255,7 +256,7 @@ impl Calls {
         }
     }
 
-    /// Another scheduler is in charge, which knows of no call: every call goes on.
+    /// Another scheduler takes over, which knows of no call: every call continues.
     pub fn all_go_on(&mut self, actions: &mut Vec<Action>) {
         for (id, held) in std::mem::take(&mut self.held) {
             match held {
@@ -278,7 +279,7 @@ impl Calls {
         self.inside.keys().copied()
     }
 
-    /// Whether an account has a call under way: as long as it has, it must not be closed.
+    /// Whether an account has a call under way, and so must not be closed.
     pub fn is_busy(&self, account: AccountId) -> bool {
         let held = self.held.values().any(|held| match held {
             Held::Notified(call) | Held::Abandoned(call) | Held::Word(call) => call.account == account,

@@ -14,8 +14,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-/// Registrations that are taken out in one turn of the levels: a microsecond or two each, of which others' requests
-/// wait for no more.
+/// Registrations that are removed in one turn of the levels: a microsecond or two each, which bounds the delay of
+/// others' requests.
 const UNREGISTERED_MAX: usize = 64;
 
 /// The tasks that do an account's I/O.
@@ -134,9 +134,9 @@ impl LevelsHandle {
         self.ask(|answer| Command::Listeners { account, answer })?
     }
 
-    /// Makes the bits of accounts that have left free again, once no page or registration carries them. O(dirty pages
-    /// and registrations), and the levels are only asked which accounts have left, and to take a few registrations out
-    /// in a turn.
+    /// Frees the bits of accounts that have left, once no page or registration carries them. O(dirty pages and
+    /// registrations), and the levels are only asked which accounts have left, and to take a few registrations out in a
+    /// turn.
     ///
     /// # Errors
     /// The levels are gone, or the kernel refuses to look.
@@ -191,13 +191,13 @@ impl LevelsHandle {
         let bit = self.members.bit(account);
         let outcome = self.ask(|answer| Command::Leave { account, answer })?;
         if let Some(Err(error)) = bit.map(|bit| self.unregister(1 << bit)) {
-            tracing::warn!(%error, "tasks of an account that has left keep their places until its bit is used again");
+            tracing::warn!(%error, "an account has left, but its tasks stay in the tags until its bit is used again");
         }
         outcome
     }
 
-    /// File systems were mounted from the disk, or unmounted: calls that work on these devices are the scheduler's from
-    /// now on.
+    /// File systems were mounted from the disk, or unmounted: from now on the scheduler decides about calls on these
+    /// devices.
     ///
     /// # Errors
     /// The levels are gone.
@@ -210,8 +210,8 @@ impl LevelsHandle {
 mod tests {
     use super::*;
 
-    /// Broken on purpose and seen red: commands stay where they are when the levels go. That the levels wait for no
-    /// sender is the [`mailbox`]'s own test.
+    /// Broken on purpose and seen red: commands stay where they are when the levels go. A test of [`mailbox`] shows
+    /// that the levels wait for no sender.
     #[test]
     fn a_question_to_levels_that_are_gone_is_answered_with_that() {
         let (commands, received) = mailbox().unwrap();

@@ -1,5 +1,5 @@
-//! One agent a disk: a lock by the disk's number, of the whole machine, that no stranger can hold. The kernel releases
-//! it when the process that has it ends.
+//! One agent a disk: a machine-wide lock by the disk's number, which only root can take. The kernel releases it when
+//! the process that has it ends.
 
 use plimsoll_gates::GateError;
 use plimsoll_gates::directory::make_state;
@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Where locks are, wherever an agent keeps its state: in a directory of root's, where no other user can create a file.
-/// Any process could take the name of a socket.
+/// Directory of locks, wherever an agent keeps its state. It is root's, so no other user can create a file in it. Any
+/// process could take the name of a socket.
 const LOCKS: &str = "/run/plimsoll";
 
 /// What one process a disk may do.
@@ -62,7 +62,7 @@ pub enum DiskLockError {
     },
 }
 
-/// Held for as long as this lives, or its process does; the file goes with it.
+/// A lock that lasts as long as this value or its process. Its file goes with it.
 #[derive(Debug)]
 pub struct DiskLock {
     path: PathBuf,
@@ -73,7 +73,7 @@ impl DiskLock {
     /// Takes the lock of a disk for `usage`, by its number, such as `8:16`.
     ///
     /// # Errors
-    /// Another process has it; the directory of locks is not ours.
+    /// Another process has the lock, or another user owns the directory of locks.
     pub fn take(usage: DiskUse, device: &str) -> Result<DiskLock, DiskLockError> {
         DiskLock::take_in(Path::new(LOCKS), usage, device)
     }
@@ -134,7 +134,7 @@ mod tests {
 
     /// Promise: tenants-strangers-disk.
     #[test]
-    fn where_anybody_may_have_been_nothing_is_locked() {
+    fn where_any_user_may_have_been_nothing_is_locked() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
         let refused = DiskLock::take_in(folder.path(), DiskUse::Tenants, "8:16").unwrap_err().to_string();

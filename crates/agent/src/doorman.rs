@@ -1,7 +1,7 @@
-//! The thread that hears of new tenants and sees which have gone, so that the engine's waits for neither.
+//! The thread that registers new tenants and notices ended ones, so that the engine's thread waits for neither.
 //!
 //! A newcomer is a command of a tenant that has joined already, or a container, which joins by that. **A container** is
-//! known by its cgroup if it has one of its own, and by its first process; later processes in it belong to it. It
+//! identified by its cgroup if it has one of its own, and by its first process. Later processes in it belong to it. It
 //! leaves when no process is left behind its listeners.
 //!
 //! A runtime does not wait for an answer, and a listener that is closed would fail its container's calls for ever. So a
@@ -66,8 +66,7 @@ pub(crate) struct Doorman {
     pub(crate) is_over: Arc<AtomicBool>,
 }
 
-/// What is mounted from an observed disk: its files can be found once something is, and are known by their
-/// devices' numbers.
+/// Mounts of an observed disk. With a mount its files can be found, by the numbers of their devices.
 pub(crate) struct ObservedDisk {
     device: PathBuf,
     changes: MountChanges,
@@ -82,7 +81,7 @@ impl ObservedDisk {
         Ok(ObservedDisk { device, changes, mounts, has_files: false, devices: DeviceNumbers::new() })
     }
 
-    /// Looks at the table of mounts, if it may have changed; the numbers of the devices, if they have.
+    /// Reads the table of mounts, if it may have changed. Answers the numbers of the devices, if they have changed.
     fn look(&mut self) -> Option<DeviceNumbers> {
         let has_changed = self.changes.have_come();
         if self.has_files && !has_changed {
@@ -131,11 +130,14 @@ impl Doorman {
     fn take_listeners(&mut self) {
         let arrivals = match self.socket.accept(plimsoll_gates::clock::monotonic_now()) {
             Ok(arrivals) => arrivals,
-            Err(error) => return tracing::error!(%error, "nobody can be put behind a gate any more"),
+            Err(error) => {
+                return tracing::error!(%error, "the socket for seccomp listeners has failed: no process can \
+                                                          be put behind a gate any more");
+            }
         };
         for arrival in arrivals {
             if let Err(error) = arrival.map_err(|error| error.to_string()).and_then(|arrival| self.take(arrival)) {
-                LOG.warn(format_args!("a listener is refused: {error}"));
+                LOG.warn(format_args!("a seccomp listener is refused: {error}"));
             }
         }
     }
@@ -173,7 +175,7 @@ impl Doorman {
         if let Err(error) = self.enroll(&tenant, process) {
             // Processes that it forked may have been found all the same.
             let container = shown(&container.id);
-            LOG.warn(format_args!("container {container}: its process {process} is no tenant's: {error}"));
+            LOG.warn(format_args!("container {container}: its process {process} is charged to no tenant: {error}"));
         }
         let account = AccountId(tenant.bit);
         self.containers.insert(container.id.clone(), tenant);
@@ -248,7 +250,7 @@ impl Doorman {
             match try_leave(&self.engine, &self.levels, self.freezer.as_ref(), tenant) {
                 Err(AgentError::Busy { .. }) => true,
                 Err(error) => {
-                    tracing::warn!(%error, "{} does not leave", tenant.name);
+                    tracing::warn!(%error, "tenant {} cannot leave", tenant.name);
                     false
                 }
                 Ok(()) => false,
@@ -262,7 +264,7 @@ impl Doorman {
         match self.levels.recycle() {
             // The levels go before the doorman does.
             Ok(()) | Err(AgentError::Gone) => {}
-            Err(error) => tracing::warn!(%error, "numbers of accounts that have ended are not used again"),
+            Err(error) => tracing::warn!(%error, "the numbers of ended accounts cannot be used again"),
         }
     }
 
@@ -287,13 +289,13 @@ fn no_tenant(container: &ContainerState, why: &dyn std::fmt::Display) -> Account
     AccountsOf::OTHERS
 }
 
-/// A name that a stranger chose, in a line of ours.
+/// A name that a stranger chose, made safe for a log line.
 fn shown(name: &str) -> String {
     plimsoll_core::shown(&name.chars().take(128).collect::<String>()).into_owned()
 }
 
-/// A cgroup that holds only a process and its descendants: a runtime makes one for each container. A
-/// process that was put among others has none.
+/// A cgroup that holds only a process and its descendants. Runtimes make one for each container. A process that was put
+/// among others has none.
 fn own_cgroup(process: u32) -> Option<PathBuf> {
     cgroups_of(process).into_iter().find(|directory| holds_only(directory, process))
 }

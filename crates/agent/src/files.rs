@@ -1,16 +1,15 @@
-//! Files by the number of their inode, which is all that is known of them below the page cache.
+//! Finds files by inode number, which is all that is known of them below the page cache.
 //!
 //! To start writeback of a file one needs it open. No process gives us a descriptor: the process that dirtied it is
 //! busy, or gone. The file system opens it by its inode, as it does for NFS (open_by_handle_at(2),
-//! `CAP_DAC_READ_SEARCH`): on ext4, XFS, and in the mounted subvolume of btrfs; others open none. An
-//! opened file is kept, as long as there are no more than [`FILES_MAX`].
+//! `CAP_DAC_READ_SEARCH`). Ext4, XFS, and the mounted subvolume of btrfs can do that. An opened file is kept, as long
+//! as there are no more than [`FILES_MAX`].
 //!
 //! An open file cannot be deleted for good. So a file is closed after [`KEPT_FOR`] without a request for it.
 //!
-//! **To open and to close takes the disk.** An inode may have to be read; and the last close of a file that has been
-//! deleted meanwhile ends it: waits for its pages that are being written, and for the journal. A thread that serves the
-//! volume which these files lie on would wait for itself. So [`Files`] stay on the thread that opened them, which the
-//! compiler sees to:
+//! **Opening and closing takes the disk.** Opening may have to read the inode. The last close of a deleted file frees
+//! it: it waits for pages that are being written, and for the journal. A thread that serves the volume which these
+//! files lie on would wait for itself. So [`Files`] stay on the thread that opened them, which the compiler sees to:
 //!
 //! ```compile_fail,E0277
 //! fn can_be_sent<T: Send>() {}
@@ -30,9 +29,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Files that are kept open at the most: a small part of what a process may have open (1024 by default).
+/// Most files that are kept open: a small part of what a process may have open (1024 by default).
 pub const FILES_MAX: usize = 256;
-/// How long a file is kept open that no call asks for: no longer than a tenant wonders where its space is.
+/// How long a file without calls is kept open. A tenant that deletes it soon has its space back.
 pub const KEPT_FOR: Span = Span::from_secs(1);
 
 const EXT4_MAGIC: i64 = 0xEF53;
@@ -89,8 +88,8 @@ impl Files {
         (kind == FileType::RegularFile).then_some(found)
     }
 
-    /// Where the regular file with this inode is below the mount point, as the kernel remembers it; `None` where it
-    /// does not, for a file that no process has opened by name lately, or that was deleted.
+    /// The path of the regular file with this inode below the mount point, if the kernel remembers it. `None` for a
+    /// file that no process has opened by name lately, or that was deleted.
     pub fn path(&mut self, now: Time, file: FileId) -> Option<PathBuf> {
         let found = self.find(now, file)?;
         let path = std::fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;

@@ -6,18 +6,18 @@
 //!   blocks  tags' events  -> Below::issued, completed: only of an observed disk
 //! ```
 //!
-//! One thread owns all of it and takes it in turns, that of the device's engine ([`UpperLevels`]). In a turn: first
-//! what others want (accounts come and go), then what was dirtied, freed, written and read since, then the calls that
-//! came to the gates, then which calls the scheduler lets go on, and what it wishes. So a scheduler hears of a page
-//! before it is asked about the next call of the account that dirtied it, unless so much has happened that it takes
-//! more than a turn ([`happened::EVENTS_MAX`]).
+//! One thread owns all of it and takes it in turns, that of the device's engine ([`UpperLevels`]). A turn has five
+//! steps. Accounts are opened and closed. Then come events since the last turn (dirtied, freed, written, read). Then
+//! come calls at the gates, calls that the scheduler lets go, and its wishes. So a scheduler hears of a page before it
+//! is asked about the next call of the account that dirtied it. The exception is more events than fit into a turn
+//! ([`happened::EVENTS_MAX`]).
 //!
 //! **Reads** have no event of their own that would ask the scheduler. It decides about them below, and an account with
 //! too many waiting there finds the word of its reads closed ([`crate::readers`]).
 //!
 //! **An observed disk** has no volume on its engine. Its requests are seen when they have gone already, so
-//! nothing can be held back there. Writes wait at their calls as always, and an account that has *read* what the
-//! scheduler would have kept back waits at the word until the scheduler lets that go.
+//! nothing can be held back there. Writes wait at their calls as always. An account with early *reads*, which the
+//! scheduler would have delayed, waits at the word until the scheduler lets those go.
 //!
 //! An event that woke us would cost more than the write that it tells of. So events are fetched now and then while
 //! there are some ([`pace`]), and only the first one after a silence wakes us.
@@ -49,8 +49,8 @@ use rustix::event::epoll;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Looks at listeners in one turn, even if a tenant floods its own: some ten microseconds each, of which others'
-/// requests wait for no more.
+/// Notifications handled in one turn, even if a tenant floods its listener: some ten microseconds each, which bounds
+/// the delay of others' requests.
 const NOTIFICATIONS_MAX: usize = 64;
 /// Held calls that one turn looks at, to find calls of threads that have gone.
 const HELD_LOOKS_MAX: usize = 64;
@@ -68,14 +68,14 @@ pub struct Parts {
     /// Where slices of writeback are asked for. Files are opened and closed there, never here: what serves the disk
     /// would wait for itself.
     pub slices: Slices,
-    /// Numbers of the disk and of the file systems on it: calls that work on others are none of ours.
+    /// Numbers of the disk and of the file systems on it. Calls on other devices are not held.
     pub devices: DeviceNumbers,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
     /// Where tenants are frozen that pass by their gates; `None`: they are not.
     pub freezer: Option<FreezeOrders>,
-    /// Of an observed disk: the session that the requests of all processes that have not joined are charged to.
-    /// `None` where the requests are the engine's own.
+    /// On an observed disk: the session that pays for the requests of processes that have not joined. `None` where the
+    /// requests are the engine's own.
     pub others: Option<AccountId>,
 }
 
@@ -173,7 +173,7 @@ impl Levels {
                     self.notified.take_all_at(listener).into_iter().for_each(|id| self.calls.abandoned(id));
                 }
                 for (listener, registration) in turn.returned {
-                    tracing::info!("{}: its listener is back from an agent before this one", registration.name);
+                    tracing::info!("{}: took its seccomp listener over from an earlier agent", registration.name);
                     // Another account has its number by now.
                     if let Some(listener) = self.parts.listeners.get_mut(listener) {
                         listener.assign(AccountsOf::OTHERS);
@@ -184,14 +184,14 @@ impl Levels {
                 if turn.has_more { Some(now) } else { again_at }
             }
             Err(error) => {
-                tracing::error!(%error, "the gates cannot be heard");
+                tracing::error!(%error, "cannot read the notifications of the gates");
                 None
             }
         }
     }
 
-    /// A process installs a filter of its own, past its shim, which may make system calls that the filter forbids. So
-    /// the shims of its account hold nothing any more: a word that closes from now on holds none of them.
+    /// A process installs a filter of its own, without its shim. That filter may forbid system calls that the gates
+    /// make. So the shims of its account hold nothing any more: a word that closes from now on holds none of them.
     fn let_restrict(&mut self, listener: ListenerId, call: CallId) {
         let bit = self.parts.listeners.get(listener).map(|listener| listener.account().0);
         if let Some(account) = bit.and_then(|bit| self.members.account(bit)) {
@@ -204,7 +204,7 @@ impl Levels {
             );
         }
         if let Err(error) = self.parts.listeners.resume(listener, call) {
-            tracing::error!(%error, "a call cannot go on before its keeper lets it");
+            tracing::error!(%error, "cannot let a call go on: it waits until its keeper does");
         }
     }
 
@@ -216,17 +216,18 @@ impl Levels {
         // Once for each change: one that has ended stays readable until its keeper is gone too.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         if let Err(error) = epoll::add(&self.poll, listener, epoll::EventData::new_u64(1), flags) {
-            tracing::error!(%error, "a listener cannot be watched; it is heard when something else happens");
+            tracing::error!(%error, "cannot watch a seccomp listener: its calls wait until another event wakes the \
+                                     agent");
         }
     }
 
     fn tell_returns(&mut self, are_told: Option<bool>) {
         if let Some(Err(error)) = are_told.map(|are_told| self.parts.tags.tell_returns(are_told)) {
-            tracing::error!(%error, "whether returns from calls are told stays as it was");
+            tracing::error!(%error, "cannot switch events for returns from calls on or off");
         }
     }
 
-    /// Asks on behalf of accounts that look at words, and lets the calls go on that the scheduler releases.
+    /// Asks the scheduler for accounts with words, and lets released calls continue.
     fn decide(&mut self, now: Time, scheduler: &mut dyn Scheduler) {
         let mut actions = std::mem::take(&mut self.actions);
         self.wrote.extend(self.calls.admitted_before(now));
@@ -248,7 +249,7 @@ impl Levels {
                         self.hear_at = Some(Time::ZERO);
                     }
                     if let Err(error) = self.parts.listeners.resume(listener, call) {
-                        tracing::error!(%error, "a call cannot go on before its keeper lets it");
+                        tracing::error!(%error, "cannot let a call go on: it waits until its keeper does");
                     }
                 }
                 Action::Close(account) => self.words().close(account, GateClass::Write),
@@ -296,9 +297,9 @@ impl Levels {
         self.calls.silent_since(now, below.scheduler(), now.saturating_sub(HOUSEKEEPING));
     }
 
-    /// A thread that was killed or interrupted at a gate leaves its call behind, and its place at its listener, of
-    /// which there are so many: also where the scheduler has released the call since. Returns when to look at the calls
-    /// that are left, or at all again.
+    /// A thread that was killed or interrupted at a gate leaves its call and its place at its listener behind. Places
+    /// are few, so this frees them, also if the scheduler has released the call since. Returns when to look at the
+    /// calls that are left, or at all again.
     fn leave_out_who_is_gone(&mut self, now: Time) -> Time {
         if !self.calls.may_abandon() {
             return now + HOUSEKEEPING;
@@ -350,7 +351,7 @@ impl Levels {
                 }
                 Command::Free { accounts } => {
                     if let Err(error) = self.parts.tags.accounts().free(accounts) {
-                        tracing::warn!(%error, "numbers of accounts that have ended are not used again");
+                        tracing::warn!(%error, "the numbers of ended accounts cannot be used again");
                     }
                 }
                 Command::Inside { answer } => drop(answer.send(self.calls.threads_inside().collect())),
@@ -407,8 +408,8 @@ impl Levels {
     }
 }
 
-/// The file that a notified call works on, by its inode; `None` if it is on none of our devices. Where a path leads is
-/// not known: unless it starts from a directory of ours, the device stands for it.
+/// The file of a notified call, by its inode; `None` if it is on another device. The end of a path is not known. If the
+/// path starts from a directory on the disk, the device stands for the file.
 fn file_of(held: &HeldCall, devices: &DeviceNumbers) -> Option<FileId> {
     match held.file {
         Some(file) if devices.contains(&file.device) => Some(FileId(file.inode)),

@@ -1,9 +1,9 @@
 //! Telling the log what the tags have lost.
 //!
-//! Tables and rings are bounded, and what finds no room in them is counted and goes on: a tenant that forks without
-//! end, for example, makes every tenant's new processes others'. An operator would not know why the books are off. So
-//! the housekeeping thread tells of it: at once when something is lost for the first time, and then once in
-//! [`TOLD_EVERY`] as long as more is.
+//! Tables and rings are bounded. An entry without room is counted and dropped. For example, a tenant that forks without
+//! end makes every tenant's new processes count as others. An operator would not know why the books are off. So the
+//! housekeeping thread logs losses: at once for the first one, and then once in [`TOLD_EVERY`] as long as there are
+//! more.
 
 use plimsoll_core::{Span, Time};
 use plimsoll_tags::Losses;
@@ -44,9 +44,9 @@ impl LossLog {
 const REGISTRATIONS: &str =
     "processes or threads that tenants have started: they and all that they start are charged to the others";
 const EVENTS: &str =
-    "events: the pages, requests and calls that these told of are in nobody's books, and limits let so much more pass";
+    "events: the pages, requests and calls in them are charged to no account, and limits let so much more pass";
 const ENTRIES: &str =
-    "dirty pages or blocks of metadata: they are charged to those who wrote their file lately, or to nobody";
+    "dirty pages or blocks of metadata: they are charged to the last writers of their file, or to no account";
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! What the kernel says of memory: how much there is, and how much of it may be dirty.
+//! The kernel's figures of memory: how much there is, and how much may be dirty.
 
 use std::fs::read_to_string;
 
@@ -16,8 +16,7 @@ fn available_in(text: &str) -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * BYTES_PER_KIB)
 }
 
-/// Bytes that may be dirty before the kernel makes writers wait: `vm.dirty_bytes`, or `vm.dirty_ratio` of what there
-/// is.
+/// Bytes that may be dirty before the kernel makes writers wait: `vm.dirty_bytes`, or `vm.dirty_ratio` of the memory.
 pub fn dirty_bytes_max() -> u64 {
     let number = |path: &str| read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let bytes = number("/proc/sys/vm/dirty_bytes").filter(|&bytes| bytes > 0);

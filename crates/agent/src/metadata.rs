@@ -1,4 +1,4 @@
-//! What a listener that is handed over says of its tenant: `listenerMetadata` of an OCI profile.
+//! The text that describes a handed-over listener's tenant: `listenerMetadata` of an OCI profile.
 //!
 //! A text of `KEY=VALUE` with commas between: `pool=web/batch,name=backup,limit=10MB/s,weight=50`. Everything may be
 //! left out; a container that says nothing gets a session in the volume's own account, under the container's name.
@@ -81,7 +81,7 @@ pub enum MetadataError {
     },
 }
 
-/// Whether a container may say this: it is understood, and speaks for no tenant that has joined already.
+/// Whether a container may send this text: it is valid, and names no tenant that has joined already.
 ///
 /// # Errors
 /// What is not understood, and what is allowed.
@@ -159,7 +159,7 @@ impl ContainerWish {
         Ok(())
     }
 
-    /// The session's name: the requested one, or the container's with letters replaced that a name cannot have.
+    /// The session's name: the requested one, or the container's with replacements for forbidden letters.
     pub(crate) fn session_name(&self, container: &str) -> String {
         let replaced = |letter: char| if is_letter(letter) { letter } else { '-' };
         match &self.name {

@@ -1,10 +1,10 @@
-//! Which disk a file system is on, and where it is mounted, from the kernel's table of mounts.
+//! The disk and the mount point of a file system, from the kernel's table of mounts.
 //!
 //! People name a mount point; programs of the kernel want a block device. The table has the number of the superblock's
-//! device, which is the disk's own on ext4 and XFS; btrfs has a number that belongs to no disk, and names the disk as
-//! the mount's source. Its files have yet another number, one for each subvolume, which is in no table: to find out
-//! whether a file is on a disk, a caller asks the roots of the mounts for theirs ([`device_numbers`]). Files of an
-//! overlay, the root of most containers, have the overlay's own number where all its layers are of one file system, so
+//! device, which is the disk's own on ext4 and XFS. Btrfs has a number that belongs to no disk, and names the disk as
+//! the mount's source. Its files have yet another number, one for each subvolume, which is in no table. To find out
+//! whether a file is on a disk, a caller asks the roots of the mounts for theirs ([`device_numbers`]). Most containers
+//! have an overlay as root. Its files have the overlay's own number if all its layers are of one file system. So
 //! overlays that write to the disk are asked, too.
 
 use crate::error::AgentError;
@@ -47,7 +47,7 @@ pub struct PresentDisk {
 pub struct MountChanges(File);
 
 impl MountedDisk {
-    /// The file system that is mounted at `path`, or on the block device that `path` is.
+    /// The file system at the mount point `path`, or on the block device `path`.
     ///
     /// # Errors
     /// Nothing is mounted there, or what is has no disk (tmpfs, NFS).
@@ -92,8 +92,8 @@ impl MountedDisk {
     }
 }
 
-/// The numbers that files on a block device have: its own, of its node and of ext4 and XFS on it, and those of the
-/// roots of what else is mounted from it and of overlays that write to it. A look at the table, and at each of those
+/// The device numbers of files on a block device. They are its own, of its node and of ext4 and XFS on it, and those of
+/// the roots of other mounts from it. Overlays that write to it add theirs. A look at the table, and at each of those
 /// roots.
 ///
 /// # Errors
@@ -137,7 +137,7 @@ impl MountChanges {
 }
 
 impl PresentDisk {
-    /// The disk of the file system that is mounted at `path`, or the block device that `path` is, mounted or not.
+    /// The disk of the file system at the mount point `path`, or the block device `path`, mounted or not.
     ///
     /// # Errors
     /// `path` is neither.
@@ -164,7 +164,7 @@ impl PresentDisk {
         described.is_some_and(|text| text.trim() == "1")
     }
 
-    /// Whether it is made of others (LVM, RAID, dm-crypt): then it has no requests of its own.
+    /// Whether it consists of other devices (LVM, RAID, dm-crypt) and so has no requests of its own.
     pub fn is_made_of_others(&self) -> bool {
         let others = self.directory().and_then(|directory| fs::read_dir(directory.join("slaves")).ok());
         others.is_some_and(|mut others| others.next().is_some())
@@ -209,7 +209,7 @@ fn disk_of(mount: &Mount) -> Option<PathBuf> {
     is_disk.then_some(source)
 }
 
-/// The number of the device that the files at the root of a mount have; `None` if another mount covers it.
+/// The device number of files at the root of a mount; `None` if another mount covers it.
 fn number_of_root(mount: &Mount) -> Option<(u32, u32)> {
     let wanted = StatxFlags::MNT_ID;
     let found = statx(CWD, &mount.target, AtFlags::NO_AUTOMOUNT, wanted).ok()?;

@@ -1,4 +1,4 @@
-//! Calls that came from listeners, by both of their numbers: the scheduler's, and the one at the listener.
+//! Calls from listeners, by both of their numbers: the scheduler's, and the listener's.
 
 use plimsoll_core::CallId;
 use plimsoll_gates::ListenerId;
@@ -21,7 +21,7 @@ impl Notified {
         self.ids.insert(place, id);
     }
 
-    /// Where a call is that goes on.
+    /// Removes a call that continues. Answers its place.
     pub(crate) fn take(&mut self, id: CallId) -> Option<Place> {
         let place = self.places.remove(&id)?;
         self.ids.remove(&place);

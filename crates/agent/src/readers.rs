@@ -1,7 +1,7 @@
 //! Accounts with reads that wait at their gates, because those below wait too long already.
 //!
-//! A scheduler decides about a read when it has come to the disk: too late to let it wait without keeping a place that
-//! others need ([`plimsoll_engine::HeldReads`]). So its account's *next* reads wait at the word:
+//! A scheduler decides about a read at the disk: too late to let it wait without keeping a place that others need
+//! ([`plimsoll_engine::HeldReads`]). So its account's *next* reads wait at the word:
 //!
 //! ```text
 //!   many wait below, or one was read too early  -> the word closes
@@ -10,27 +10,27 @@
 //! ```
 //!
 //! Opening it to all would be a herd: five hundred threads would have a read each below before the word could close
-//! again. An admitted reader needs some time until its read has come; until then it counts as if it had, or, if it
-//! never comes, for [`ADMITTED_LAST`].
+//! again. An admitted reader needs some time until its read arrives. Until then it counts as arrived, for at most
+//! [`ADMITTED_LAST`].
 //!
 //! **The complication: strangers.** The file of words is readable by every process, and that is enough to wait at a
-//! word. A stranger that does, and waits again at once when it is woken, takes the places of the account's own readers
-//! among the few admitted; and as it never goes, neither do they. The kernel does not name the waiters at a word. But a
-//! stranger's read does not come: so **for each that was admitted and has not come in time, one more is admitted the
-//! next time**. Where there are only strangers that doubles with each time, whatever they do. Once there seem to be
-//! more than [`STRANGERS_MAX`] the word opens whenever it would admit a reader; then there may be a herd, where there
-//! is a stranger. A reader that comes late after all was no stranger, and is taken back; and half of them are forgotten
-//! every [`STRANGERS_HALVED`], for some readers never come: another's read brought what they wanted, it is on another
-//! disk, or was merged with another's.
+//! word. A stranger that does, and waits again at once after each wake-up, takes the places of the account's own
+//! readers among the few admitted. As it never leaves, they never enter. The kernel does not name the waiters at a
+//! word. But a stranger's read does not arrive. So **for each admitted waiter that has not come in time, one more is
+//! admitted the next time**. Where there are only strangers that doubles with each time, whatever they do. Once there
+//! seem to be more than [`STRANGERS_MAX`], the word opens whenever it would admit a reader. Then there may be a herd,
+//! on a machine with a stranger. A reader that comes late was no stranger, and is taken back. Half of the strangers are
+//! forgotten every [`STRANGERS_HALVED`], since some readers never come. Another read brought their data, it is on
+//! another disk, or their read was merged.
 //!
-//! So strangers, however many, delay a reader that owes nothing by no more than five times [`ADMITTED_LAST`]: sixteen
-//! are admitted, then 32, and so on, until more than [`STRANGERS_MAX`] have not come. It is nine times if so many
-//! accounts' words are closed that each has one place below. As long as they stay it is once [`ADMITTED_LAST`] in
-//! [`STRANGERS_HALVED`] from then on. What they gain is a victim without a gate of reads: what it reads too early is
-//! charged, and the device's places are kept for others as from any reader that passes by.
+//! So strangers, however many, delay a reader without debts by at most five times [`ADMITTED_LAST`]. Sixteen are
+//! admitted, then 32, and so on, until more than [`STRANGERS_MAX`] have not come. It is nine times if so many accounts'
+//! words are closed that each has one place below. As long as they stay it is once [`ADMITTED_LAST`] in
+//! [`STRANGERS_HALVED`] from then on. They gain a victim without a gate of reads. Its early reads are charged, and the
+//! device's places are kept for others, as with any reader that bypasses its gate.
 //!
-//! Strangers that move waiters to another word (`FUTEX_REQUEUE`) leave none to be woken: the word opens, and a moved
-//! reader sees it when the lease that it saw runs out.
+//! Strangers that move waiters to another word (`FUTEX_REQUEUE`) leave none to be woken. The word opens, and a moved
+//! reader sees that when its lease runs out.
 
 use crate::account_words::AccountWords;
 use crate::members::Members;
@@ -41,14 +41,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Reads of one account below beyond which its next ones wait.
 const WAITING_MAX: u32 = 32;
-/// Reads of all accounts below beyond which accounts with more than one wait: half of the loop device's places.
+/// Reads of all accounts below, beyond which accounts with more than one wait: half of the loop device's places.
 const WAITING_OF_ALL_MAX: u32 = 64;
-/// Reads that an account with a closed word may have below: enough for a disk to choose from.
+/// Most reads below of an account with a closed word: enough for a disk to choose from.
 const ADMITTED_MAX: u32 = 16;
-/// How long an admitted reader is waited for: longer than a thread waits for a processor on a busy machine.
+/// Time for an admitted reader to arrive: longer than a thread waits for a processor on a busy machine.
 const ADMITTED_LAST: Span = Span::from_millis(100);
-/// Strangers at a word beyond which it is opened instead of letting in a few: five admissions after which no read
-/// comes.
+/// Strangers at a word beyond which it opens: five admissions after which no read comes.
 const STRANGERS_MAX: u32 = 256;
 /// How often half of the strangers are forgotten. Of a few hundred readers a second one in ten may not come, and they
 /// are no more than [`STRANGERS_MAX`] for that.
@@ -80,7 +79,7 @@ impl ReadGates for AccountWords<'_> {
 
 /// Those that were let in at a closed word and have not come below yet.
 struct Admitted {
-    /// When they were let in and how many of them have not come, the first ones first.
+    /// When they were let in, and how many of them have not come; the oldest first.
     groups: VecDeque<(Time, u32)>,
     /// All of them.
     count: u32,
@@ -102,7 +101,7 @@ impl Admitted {
         }
     }
 
-    /// Leaves out admitted readers that have come, and counts as strangers those that have not for too long.
+    /// Removes admitted readers that have come, and counts those that are overdue as strangers.
     fn age(&mut self, now: Time, reads: AccountReads, strangers: &mut Strangers) {
         let mut came = u32::try_from(reads.arrived - self.arrived).unwrap_or(u32::MAX);
         self.arrived = reads.arrived;
@@ -126,7 +125,7 @@ impl Admitted {
     }
 }
 
-/// The waiters at an account's word that are none of its readers, as far as that can be told.
+/// Estimated number of waiters at an account's word that are not its readers.
 #[derive(Clone, Copy)]
 struct Strangers {
     count: u32,

@@ -1,8 +1,8 @@
 //! Returns from calls that gates notify are told only while there are gates.
 //!
-//! The kernel tells of the end of every system call of the machine or of none, and each takes a fifth of a microsecond
-//! longer then. A thread in a call that was let in came through a listener; so nothing is to be told until there is
-//! one, nor when the last has been gone for a while.
+//! The kernel reports the end of every system call of the machine or of none. With the reports each call takes a fifth
+//! of a microsecond longer. A thread in a call that was let in came through a listener. So reports are off until there
+//! is a listener, and when the last one has been gone for a while.
 
 /// Looks in a row that find no listener, after which nothing is told any more.
 const QUIET_LOOKS: u32 = 10;

@@ -9,9 +9,9 @@
 //! of `plimsoll_serve::attach::Attachment::build`. From then on the engine asks it about every
 //! block, and takes its turns. When it is dropped, the gates open and the engine is alone with its blocks again.
 //!
-//! **An observed disk** has an engine without volumes ([`Disk::Observed`]): its requests are seen, and counted
-//! in the same accounts, but only the gates hold calls back. All processes of no tenant are one session, `others`. It
-//! is mounted before the station opens, and then what was dirty has no known cause; or later, which the doorman sees.
+//! **An observed disk** has an engine without volumes ([`Disk::Observed`]). Its requests are seen, and counted in the
+//! same accounts, but only the gates hold calls. All processes of no tenant are one session, `others`. It is mounted
+//! before the station opens, and then what was dirty has no known cause; or later, which the doorman sees.
 
 use crate::block_tags::VolumeTags;
 use crate::classified::FileClasses;
@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Bytes of the ring of events: 150,000 of 48 bytes, as of 120 GB/s that become dirty within
+/// Bytes of the ring of events: 150,000 of 48 bytes, as many as 120 GB/s of dirtying makes within
 /// [`FETCH_QUIET`](crate::levels::pace::FETCH_QUIET).
 const EVENT_BYTES: u32 = 8 << 20;
 /// Where listeners are handed over, in the run directory.
@@ -57,7 +57,7 @@ pub struct StationConfig {
     pub disk: Disk,
     /// The block device.
     pub device: PathBuf,
-    /// Where words and sockets are: a directory on a tmpfs that only we may write to.
+    /// Directory of words and sockets, on a tmpfs and writable for this user only.
     pub run_directory: PathBuf,
     /// Where shim and keeper are: one that every user may enter, not mounted `noexec`.
     pub program_directory: PathBuf,
@@ -65,7 +65,7 @@ pub struct StationConfig {
     pub filter: Filter,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
-    /// Processes of tenants that can be told from others at once; `None`: as many as tags have room for by themselves.
+    /// Processes of tenants that can be distinguished at once; `None`: the tags' default.
     pub tasks_max: Option<u32>,
     /// Judges what containers ask for; `None`: admission alone does.
     pub containers: Option<Arc<dyn ContainerRules>>,
@@ -89,8 +89,8 @@ pub enum Disk {
     },
 }
 
-/// How a station loads its tags: with a record of each happening, and of each return from a call that its gates notify.
-/// The requests of a volume are the engine's own, and need none.
+/// Options of a station's tags: they record each event, and each return from a call that the gates notify. The requests
+/// of a volume are the engine's own, and need none.
 pub fn tag_options(filter: Filter, dirty_bytes_max: u64, disk: &Disk) -> Options {
     Options {
         event_bytes: Some(EVENT_BYTES),
@@ -167,8 +167,8 @@ pub struct Station {
     engine: EngineHandle,
     config: StationConfig,
     levels: LevelsHandle,
-    /// Ended with the station and not with the levels, which end on the engine's thread if that stops: its end may wait
-    /// for the disk. The caller unmounts that after it, while the engine still serves it.
+    /// Ends with the station and not with the levels, since its end may wait for the disk. The levels end on the
+    /// engine's thread if that stops. The caller unmounts that after it, while the engine still serves it.
     writeback: Writeback,
     /// Dropped after the levels, which give it orders.
     freezer: Option<Freezer>,
@@ -276,13 +276,13 @@ impl Station {
         &self.coverage
     }
 
-    /// What of the file system's I/O the tags have lost so far, because it found no room.
+    /// Losses of the tags so far: I/O of the file system that found no room.
     pub fn losses(&self) -> Losses {
         self.levels.losses()
     }
 
-    /// What applications say of the volume's files, for a [`ClassServer`](crate::classified::ClassServer); `None` for
-    /// an observed disk, because its blocks have no cache here.
+    /// Classes that applications say of the volume's files, for a [`ClassServer`](crate::classified::ClassServer).
+    /// `None` for an observed disk: its blocks have no cache here.
     pub fn classes(&self) -> Option<&Arc<FileClasses>> {
         matches!(self.config.disk, Disk::Volume(_)).then_some(&self.classes)
     }
@@ -295,7 +295,7 @@ impl Station {
         join(&self.engine, &self.levels, pool, name, allocation)
     }
 
-    /// What `who` does is the tenant's I/O from now on; what it dirtied before keeps its account.
+    /// Charges the I/O of `who` to the tenant from now on. Pages that it dirtied before keep their account.
     ///
     /// # Errors
     /// There is no such process.
@@ -311,8 +311,8 @@ impl Station {
         Ok(())
     }
 
-    /// The gates that a tenant's commands are to be started behind: the shim for writes and reads, and the filter of
-    /// the configuration. They are described by names, so that another process can start the command.
+    /// The gates of a tenant's commands: the shim for writes and reads, and the filter of the configuration. They are
+    /// described by names, so that another process can start the command.
     pub fn entrance(&self, tenant: &Tenant) -> Entrance {
         let not_held = self.holding(tenant).not_held;
         Entrance {
@@ -349,12 +349,12 @@ impl Station {
         self.config.run_directory.join(LISTENERS_SOCKET)
     }
 
-    /// Has a tenant leave by itself when no process or thread of it lives any more.
+    /// Lets a tenant leave by itself when its last process or thread has ended.
     pub fn leave_when_gone(&self, tenant: Tenant) {
         lock(&self.watched).push(tenant);
     }
 
-    /// The tenants that leave by themselves.
+    /// Tenants that leave by themselves, with their live processes and threads and what holds them.
     ///
     /// # Errors
     /// The engine has stopped.
@@ -402,7 +402,7 @@ impl Drop for Station {
     }
 }
 
-/// The tags of the disk; those of submitters, where it is observed and there are no better ones.
+/// The tags of the disk; those of submitters, if it is observed and BPF is not available.
 fn load_tags(config: &StationConfig) -> Result<Tags, TagsError> {
     let as_usual = tag_options(config.filter, config.dirty_bytes_max, &config.disk);
     let options = Options { tasks_max: config.tasks_max.unwrap_or(as_usual.tasks_max), ..as_usual };

@@ -44,8 +44,8 @@ pub(crate) fn join(
     }
 }
 
-/// A tenant that leaves has no limit any more: a call that the scheduler holds for what the tenant owes would keep its
-/// session open until that is paid.
+/// A tenant that leaves has no limit any more. Otherwise a call that the scheduler holds for its debts would keep its
+/// session open until they are paid.
 pub(crate) fn try_leave(
     engine: &EngineHandle,
     levels: &LevelsHandle,

@@ -1,15 +1,15 @@
-//! Starting writeback of a file in slices, for schedulers that bring down the cost of an fsync before they let it go
+//! Starts writeback of a file in slices, for schedulers that lower the cost of an fsync before they release it
 //! (split-level paper, section 5.2).
 //!
 //! A slice is so many *dirty* bytes, wherever in the file they are. The kernel takes ranges: cachestat(2) tells how
 //! many bytes of a range are dirty. So a file is gone through in ranges, from where the slice before ended, round and
 //! round. A range that has no more dirty bytes than are left of the slice is given to sync_file_range(2), and the next
-//! is twice as long. A range that has more is halved, down to a page. That takes O(pages passed + log file), not the
-//! whole file's. Where a folio is larger than a page all of it counts as dirty. Before Linux 6.5 the kernel does not
-//! tell, and ranges of 1.25 MiB count in full.
+//! is twice as long. A range that has more is halved, down to a page. A slice takes O(pages passed + log file), not
+//! O(file). Where a folio is larger than a page all of it counts as dirty. Before Linux 6.5 the kernel does not tell,
+//! and ranges of 1.25 MiB count in full.
 //!
-//! **A thread of its own does it**, one slice after the other: to start a write may wait for a full queue of the
-//! device, and to open and close the file for the disk itself ([`crate::files`]). So the [`Files`] are that thread's,
+//! **A thread of its own does it**, one slice after the other. Starting a write may wait for a full queue of the
+//! device; opening and closing the file may wait for the disk ([`crate::files`]). So the [`Files`] are that thread's,
 //! and a caller says no more than which file and how much:
 //!
 //! ```text
@@ -40,8 +40,8 @@ use system::{PAGE_BYTES, dirty_bytes, start_writeback};
 
 /// Slices that wait for the thread at the most.
 pub const SLICES_WAITING_MAX: usize = 256;
-/// The first range of a slice, and the least where the kernel does not tell what is dirty, bytes: the largest write
-/// that the block layer makes by default (`max_sectors_kb`).
+/// Bytes of a slice's first range, and of the least one if the kernel does not tell what is dirty. It is the largest
+/// write of the block layer by default (`max_sectors_kb`).
 const RANGE_BYTES: u64 = 1280 << 10;
 /// Files with a remembered place.
 const PLACES_MAX: usize = 4096;
@@ -60,8 +60,9 @@ enum Message {
     Wake,
 }
 
-/// The thread that starts writeback, for the thread that ends it: not the thread that serves the disk. When this is
-/// dropped, at most the slice under way is waited for, and no file is open any more: the file system can be unmounted.
+/// The thread that starts writeback, as the thread that ends it sees it. It is not the thread that serves the disk.
+/// Dropping this waits for at most the slice under way. Then no file is open any more, and the file system can be
+/// unmounted.
 pub struct Writeback {
     messages: SyncSender<Message>,
     is_over: Arc<AtomicBool>,
@@ -72,7 +73,7 @@ pub struct Writeback {
 #[derive(Clone)]
 pub struct Slices(SyncSender<Message>);
 
-/// Where it is said what was mounted. Clones are cheap.
+/// The sender for news of mounts. Clones are cheap.
 #[derive(Clone)]
 pub struct Mounts(SyncSender<Message>);
 
@@ -111,16 +112,15 @@ impl Drop for Writeback {
 }
 
 impl Slices {
-    /// Has `bytes_max` dirty bytes of a file written, or all that are dirty if there are fewer. Never waits; says
-    /// whether there was room for it.
+    /// Requests writing `bytes_max` dirty bytes of a file, or all if there are fewer. Never waits; says whether there
+    /// was room for it.
     pub fn ask(&self, file: FileId, bytes_max: u64) -> bool {
         self.0.try_send(Message::Slice { file, bytes_max }).is_ok()
     }
 }
 
 impl Mounts {
-    /// The files are those of the file system that is mounted at `mount_point` from now on. Waits for the slices before
-    /// it.
+    /// Files are looked up in the file system at `mount_point` from now on. Waits for the slices before it.
     ///
     /// # Errors
     /// The mount point cannot be opened, or the thread has ended.
@@ -176,13 +176,12 @@ impl Work {
                 self.places.insert(id, end);
             }
             // The fsync that follows will say so to its caller.
-            Err(errno) => tracing::warn!(inode = id.0, %errno, "writeback could not be started"),
+            Err(errno) => tracing::warn!(inode = id.0, %errno, "cannot start writeback of a file"),
         }
     }
 }
 
-/// Writes up to `bytes_max` dirty bytes, from `from` on to the end and again from the start. Answers with where it
-/// ended.
+/// Writes up to `bytes_max` dirty bytes, from `from` to the end and again from the start. Answers with where it ended.
 fn write_slice(file: &File, from: u64, bytes_max: u64) -> Result<u64, Errno> {
     let length = rustix::fs::fstat(file)?.st_size.unsigned_abs();
     let from = if from < length { from } else { 0 };

@@ -126,7 +126,7 @@ fn a_file_that_is_deleted_is_forgotten() {
 /// Broken on purpose and seen red: every user may say the class of every file.
 /// Promise: classes-owner.
 #[test]
-fn nobody_says_it_of_anothers_file() {
+fn no_user_says_the_class_of_anothers_file() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
     let (_server, client) = serve(&rig);
     let program = program(&rig);
@@ -161,7 +161,7 @@ fn connected(path: &Path) -> OwnedFd {
 
 /// Promise: classes-owner.
 #[test]
-fn whoever_sends_something_else_or_nothing_is_sent_away() {
+fn a_client_that_sends_something_else_or_nothing_is_sent_away() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
     let (server, client) = serve(&rig);
     let file = new_file(&rig, "file");
@@ -227,7 +227,7 @@ fn a_direct_call_says_its_class_in_the_hint_of_its_priority() {
 /// over.
 /// Promise: classes-owner.
 #[test]
-fn a_user_who_says_nothing_keeps_a_quarter_of_the_places() {
+fn a_silent_user_keeps_a_quarter_of_the_places() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
     let (server, client) = serve(&rig);
     let mut command = Command::new(program(&rig));

@@ -151,7 +151,7 @@ fn what_is_executed_in_a_container_belongs_to_it() {
 /// Planted break: containers are not given to the freezer (all of it is written at once).
 /// Promise: tenants-container, freezer-holds.
 #[test]
-fn a_container_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
+fn a_container_beyond_its_limit_waits_at_its_gate_and_no_other_does() {
     unless_a_lease_runs_out(|| {
         each(&RUNTIMES[..2], |rig, runtime| {
             let script = format!("{} && : > {}", write(&rig, "a", LONG_MIB), rig.path("late").display());
@@ -176,7 +176,7 @@ fn a_container_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
 /// With its listener closed its calls would fail for ever.
 /// Promise: tenants-container.
 #[test]
-fn a_container_whose_wishes_are_refused_is_let_through_and_is_nobodys() {
+fn a_container_with_refused_wishes_is_let_through_and_is_no_tenant() {
     each(&RUNTIMES[..2], |rig, runtime| {
         for (number, wish) in ["pool=nowhere", "limit=fast", "reserve=200%"].into_iter().enumerate() {
             let Some(runtime) = runtime.again() else { return };

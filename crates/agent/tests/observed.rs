@@ -39,7 +39,7 @@ fn ends_well(mut child: Child) {
 
 /// Promise: tenants-observed.
 #[test]
-fn what_is_seen_is_charged_to_who_caused_it_and_to_the_others() {
+fn what_is_seen_is_charged_to_its_causes_and_to_the_others() {
     for kind in KINDS {
         let Some(rig) = Rig::observing(kind, "noop") else { return };
         let a = rig.join("a", Allocation::default());
@@ -64,7 +64,7 @@ fn what_is_seen_is_charged_to_who_caused_it_and_to_the_others() {
 
 /// Promise: tenants-observed.
 #[test]
-fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
+fn a_tenant_beyond_its_limit_waits_at_its_gate_and_no_other_does() {
     unless_a_lease_runs_out(|| {
         for kind in KINDS {
             let Some(rig) = Rig::observing(kind, "split_token") else { return };
@@ -169,7 +169,7 @@ fn call_of(process: u32) -> Option<i64> {
 }
 
 #[test]
-fn a_station_that_closes_lets_everybody_go_and_leaves_the_disk_alone() {
+fn a_station_that_closes_lets_all_calls_go_and_leaves_the_disk_alone() {
     let Some(mut rig) = Rig::observing(FileSystemKind::Ext4, "split_token") else { return };
     let b = rig.join("b", limited());
     let mut writer = rig.start(&b, &write(&rig, "b", LONG_MIB));

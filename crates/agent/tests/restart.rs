@@ -14,7 +14,7 @@ use support::{Rig, go};
 /// Broken on purpose and seen red: listeners that come back keep their numbers.
 /// Promise: gates-account-number, gates-reused-number.
 #[test]
-fn who_was_a_tenant_before_the_agent_was_started_again_does_not_wait_for_who_has_its_number_now() {
+fn a_tenant_of_an_earlier_agent_does_not_wait_for_the_present_one_with_its_number() {
     unless_a_lease_runs_out(|| {
         let limited = Allocation { limit: Some(Rate::BytesPerSecond(4_096.0)), ..Allocation::default() };
         let Some(mut rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };

@@ -15,7 +15,7 @@ fn returns_are_told() -> bool {
 /// Red if returns are told from the start, never, or for ever.
 /// Promise: gates-returns-cost.
 #[test]
-fn returns_are_told_while_somebody_is_behind_a_filter() {
+fn returns_are_told_while_a_process_is_behind_a_filter() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
     let tenant = rig.join("a", Allocation::default());
     assert!(!returns_are_told());

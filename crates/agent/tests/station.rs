@@ -26,7 +26,7 @@ fn write(rig: &Rig, name: &str, mib: u64) -> String {
 }
 
 #[test]
-fn what_a_tenant_wrote_is_its_own_whoever_writes_it_back() {
+fn what_a_tenant_wrote_is_its_own_in_every_writeback() {
     for kind in KINDS {
         let Some(rig) = Rig::new(kind, "noop") else { return };
         let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", Allocation::default()));
@@ -48,7 +48,7 @@ fn what_a_tenant_wrote_is_its_own_whoever_writes_it_back() {
 
 /// Broken on purpose and seen red: the tasks of a tenant that has left stay registered until its bit is used again.
 #[test]
-fn who_leaves_while_its_tasks_live_leaves_their_places_to_the_next() {
+fn an_account_that_leaves_while_its_tasks_live_leaves_their_places_to_the_next() {
     // More than are taken out in one turn, and twice that is more than there is room for.
     const TASKS: usize = 81;
     const TASKS_MAX: u32 = 120;
@@ -75,7 +75,7 @@ fn who_leaves_while_its_tasks_live_leaves_their_places_to_the_next() {
 }
 
 #[test]
-fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
+fn a_tenant_beyond_its_limit_waits_at_its_gate_and_no_other_does() {
     unless_a_lease_runs_out(|| {
         for kind in KINDS {
             let Some(rig) = Rig::new(kind, "split_token") else { return };
@@ -101,7 +101,7 @@ fn a_tenant_beyond_its_limit_waits_at_its_gate_and_nobody_else_does() {
 /// More threads than the loop device has places, each of which would wait for seconds with its read.
 /// Promise: tenants-held-threads.
 #[test]
-fn hundreds_of_held_readers_stall_nobody() {
+fn hundreds_of_held_readers_stall_no_other() {
     unless_a_lease_runs_out(|| {
         const READERS: usize = 200;
         for (kind, flags) in [(FileSystemKind::Ext4, ""), (FileSystemKind::Xfs, "iflag=direct")] {
@@ -145,7 +145,7 @@ fn hundreds_of_held_readers_stall_nobody() {
 ///
 /// Broken on purpose and seen red: listeners not counted among the processes that are left.
 #[test]
-fn who_is_behind_a_tenants_gate_has_not_gone() {
+fn a_process_behind_a_tenants_gate_has_not_gone() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "noop") else { return };
     let b = rig.join("b", Allocation::default());
     let mut child = rig.launch(&b, "true");
@@ -161,7 +161,7 @@ fn who_is_behind_a_tenants_gate_has_not_gone() {
 
 /// A killed tenant's debt to the scheduler may take hours to pay, and its account closes without waiting for that.
 #[test]
-fn who_is_killed_at_its_gate_leaves_at_once() {
+fn a_thread_killed_at_its_gate_leaves_at_once() {
     let Some(rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
     let b = rig.join("b", limited(LIMIT));
     let mut writer = rig.start(&b, &write(&rig, "b", LONG_MIB));
@@ -176,7 +176,7 @@ fn who_is_killed_at_its_gate_leaves_at_once() {
 /// A listener has places for 1,024 calls that are held. Without a free place it hears no further call, whatever the
 /// account owes.
 #[test]
-fn who_is_killed_at_its_gate_leaves_its_place_to_others() {
+fn a_thread_killed_at_its_gate_leaves_its_place_to_others() {
     unless_a_lease_runs_out(|| {
         const CROWD: usize = 1100;
         let Some(rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
@@ -249,7 +249,7 @@ fn the_engine_waits_for_no_keeper_to_start() {
 
 /// Promise: tenants-full.
 #[test]
-fn a_disk_that_is_full_fails_calls_and_holds_nobody() {
+fn a_full_disk_fails_calls_and_holds_no_process() {
     for kind in KINDS {
         let Some(rig) = Rig::new(kind, "split_token") else { return };
         let (a, b) = (rig.join("a", Allocation::default()), rig.join("b", Allocation::default()));
@@ -288,7 +288,7 @@ fn one_tenant_too_many_is_refused_by_name_and_gets_no_session() {
 
 /// The station that holds the gates is gone: within the lease all held calls go on.
 #[test]
-fn a_station_that_closes_lets_everybody_go() {
+fn a_station_that_closes_lets_all_calls_go() {
     let Some(mut rig) = Rig::new(FileSystemKind::Ext4, "split_token") else { return };
     let b = rig.join("b", limited(LIMIT));
     let mut writer = rig.start(&b, &write(&rig, "b", LONG_MIB));

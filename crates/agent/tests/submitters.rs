@@ -55,7 +55,7 @@ fn what_children_move_is_charged_to_the_tenant_once_and_what_others_move_is_not(
 
 /// Promise: tenants-no-bpf.
 #[test]
-fn who_writes_beyond_its_limit_waits_at_its_gate_cached_or_direct() {
+fn a_tenant_that_writes_beyond_its_limit_waits_at_its_gate_cached_or_direct() {
     unless_a_lease_runs_out(|| {
         for (kind, how) in KINDS.into_iter().flat_map(|kind| [(kind, ""), (kind, " oflag=direct")]) {
             let Some(rig) = Rig::observing_submitters(kind, "split_token") else { return };
@@ -78,7 +78,7 @@ fn who_writes_beyond_its_limit_waits_at_its_gate_cached_or_direct() {
 
 /// Promise: tenants-no-bpf.
 #[test]
-fn who_reads_beyond_its_limit_waits_until_it_has_paid() {
+fn an_account_that_reads_beyond_its_limit_waits_until_it_has_paid() {
     unless_a_lease_runs_out(|| {
         let Some(rig) = Rig::observing_submitters(FileSystemKind::Ext4, "split_token") else { return };
         rig.cold_file("cold", LONG_MIB);

@@ -1,15 +1,15 @@
-//! What the policies share: lists of units in order of use, and how old the oldest of each is.
+//! Lists of units in order of use, with the age of the oldest of each: shared by the policies.
 //!
 //! A policy gives each list a *credit*, and the unit with the highest age, less its list's credit, leaves. With one
 //! list that is LRU. With a list for each priority and credits that are never used up it is the paper's selective
-//! eviction; everything between the two is a matter of credits.
+//! eviction. Credits decide everything between the two.
 //!
 //! **Age** is counted in units taken in, not in time: an hour without a miss makes no unit older. Under LRU a unit that
 //! is not used leaves at an age of at most the cache's size.
 //!
 //! A unit has ten bits for its stamp, in steps of a 128th of the cache. So ages are told apart up to eight times the
-//! cache's size, and an older unit passes for young. Of each list's oldest unit the step is known in full, since the
-//! next unit was stamped after it: the oldest may grow as old as it likes. Within a list the order is exact; between
+//! cache's size, and an older unit passes for young. The step of each list's oldest unit is known in full, since the
+//! next unit was stamped after it. So the oldest may grow as old as it likes. Within a list the order is exact; between
 //! lists it is as fine as a step.
 
 use crate::partition::{Among, Partition};
@@ -25,9 +25,9 @@ const WORD_BITS: usize = u64::BITS as usize;
 #[derive(Clone, Debug)]
 pub struct AgedLists {
     lists: Vec<List>,
-    /// A bit for each list, set if the list holds a unit: most lists of most policies are empty.
+    /// A bit for each list, set if the list holds a unit. Most lists of most policies are empty.
     occupied: Vec<u64>,
-    /// The step in which the oldest unit of each list was stamped, if it has one.
+    /// The step in which each list's oldest unit was stamped, if there is one.
     oldest_steps: Vec<u64>,
     per_group: usize,
     /// Units taken in, and the step in which the last one was.
@@ -42,7 +42,7 @@ pub struct AgedLists {
 /// Aged lists that a start fills all at once.
 pub struct AtOnce<'a> {
     pub(crate) lists: &'a mut AgedLists,
-    /// In which list of its group a unit stands: by class and whether it was used again.
+    /// The list of its group in which a unit stands: by class and repeated use.
     pub(crate) in_group: [[usize; 2]; CLASSES],
 }
 
@@ -97,8 +97,8 @@ impl AgedLists {
         *word = if is_occupied { *word | bit } else { *word & !bit };
     }
 
-    /// The oldest unit of list `at` is another one, or there is none any more: it was stamped in step `least` or less
-    /// than [`STAMPS`] steps later.
+    /// List `at` has another oldest unit, or none: it was stamped in step `least` or at most [`STAMPS`] - 1 steps
+    /// later.
     #[inline]
     fn oldest_changed(&mut self, units: &Units, at: usize, least: u64) {
         let Some(oldest) = self.lists[at].oldest() else { return self.set_occupied(at, false) };
@@ -176,7 +176,7 @@ impl AgedLists {
         }
     }
 
-    /// Takes `unit` out of that list, which it must be in, and puts `successor` where it was, if there is one.
+    /// Takes `unit` out of that list, which it must be in, and puts `successor`, if any, in its place.
     #[inline]
     pub fn take(&mut self, units: &mut Units, group: usize, list: usize, unit: UnitId, successor: Option<UnitId>) {
         match successor {
@@ -185,8 +185,8 @@ impl AgedLists {
         }
     }
 
-    /// Takes out the unit that leaves: of the oldest of each list the one with the highest age less `credit` of its
-    /// list; of equals the one of the last list. O(lists with units + lists / 64).
+    /// Takes out the unit that leaves: the oldest unit of a list with the highest age less `credit` of its list. Of
+    /// equals it is the one of the last list. O(lists with units + lists / 64).
     #[inline]
     pub fn pop(
         &mut self,

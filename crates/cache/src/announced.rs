@@ -1,13 +1,12 @@
-//! Loading ahead what accesses will look at, where it is known which blocks will be accessed.
+//! Loads memory ahead of accesses, if the blocks that will be accessed are known.
 //!
-//! **The intuition.** An access to a block in a large cache waits for memory three times: for the bucket of the index,
-//! which names the unit; for the unit, which names its neighbours in its list; and for those neighbours. Each can be
-//! asked for only when the one before it has arrived. But several blocks can each have one of these loads under way at
-//! once.
+//! **The intuition.** An access to a block in a large cache waits for memory three times. The bucket of the index names
+//! the unit, the unit names its neighbours in its list, and then come those neighbours. Each can be asked for only when
+//! the one before it has arrived. But several blocks can each have one of these loads under way at once.
 //!
-//! **The rule.** A block goes through a pipeline of three stages, a few accesses long each: when it is announced its
-//! bucket is asked for; some announcements later its unit; and some later its unit's neighbours (Chen et al.,
-//! *Improving hash join performance through prefetching*, ICDE 2004: software-pipelined prefetching). What is asked for
+//! **The rule.** A block goes through a pipeline of three stages, a few accesses long each. Its announcement requests
+//! its bucket; some announcements later its unit is requested, and some later its unit's neighbours. (Chen et al.,
+//! *Improving hash join performance through prefetching*, ICDE 2004: software-pipelined prefetching.) What is asked for
 //! is looked at only to ask for more: if a unit has gone elsewhere meanwhile, something was loaded for nothing.
 //!
 //! **The exception.** A small cache is near the processor anyway: then announcements are not worth their instructions.
@@ -17,12 +16,12 @@ use crate::units::{UnitId, Units};
 
 /// Accesses between a block's announcement and its access.
 pub const ANNOUNCED_AHEAD: usize = 8;
-/// Announcements between a block's own and the asking for its unit, and for the unit's neighbours.
+/// Announcements between a block's own and the request for its unit, and for the unit's neighbours.
 const UNIT_AFTER: usize = 3;
 const NEIGHBOURS_AFTER: usize = 6;
-/// What a processor's second cache keeps beside other things, bytes: they have 512 KiB and more.
+/// Bytes that a processor's second-level cache keeps beside other data. Such caches have 512 KiB and more.
 const NEAR_BYTES: usize = 256 << 10;
-/// Places for what was announced last: a power of two, so that going round is cheap.
+/// Slots for the last announcements: a power of two, so that wrapping around is cheap.
 const PLACES: usize = 8;
 
 /// The blocks that were announced last.

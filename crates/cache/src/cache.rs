@@ -1,13 +1,13 @@
 //! The cache: which block is in which unit, and what happens next. See the crate's page for a unit's way.
 //!
-//! **An access** finds the block in a unit, or takes a free unit for it, or goes past the cache: because the policy
-//! refuses it, because the class comes in only while the syncer sleeps, or because no unit is free.
+//! **An access** finds the block in a unit, or takes a free unit for it, or bypasses the cache. It bypasses the cache
+//! if the policy refuses it, if the class enters only while the syncer sleeps, or if no unit is free.
 //!
 //! **The syncer** wakes up when fewer units are free than the low watermark, and sleeps when as many are free as the
 //! high one. Awake, it takes the next units out of the policy's order. Clean ones are free at once. Dirty ones are
 //! handed out as [`CleanJob`]s; the host copies them to the store and says [`Cache::cleaned`]. A free unit's block
-//! stays readable until another gets the unit, oldest first, and returns into the order when it is used: so with all
-//! units clean the whole cache is in the policy's order, free ones included.
+//! stays readable until another block gets the unit, oldest first. If it is used before, it returns into the order. So
+//! with all units clean the whole cache is in the policy's order, free units included.
 //!
 //! A block that is in the cache is read and written there, whatever its class: admission is about coming in.
 
@@ -31,8 +31,8 @@ use plimsoll_core::class::Admission;
 pub enum Outcome {
     /// The block is in this unit.
     Hit(UnitId),
-    /// The block was not in the cache and gets this unit: a write goes there, a read comes from the store and is
-    /// copied there.
+    /// The block was not in the cache and gets this unit. A write goes there; a read comes from the store and is copied
+    /// there.
     Taken(UnitId),
     /// Past the cache: the policy or the class does not want it there.
     Refused,
@@ -77,7 +77,7 @@ pub struct Cache {
     pub(crate) cleaning: Vec<Cleaning>,
     /// Jobs so far.
     jobs: u64,
-    /// Victims that are dirty and cannot be copied: nothing becomes of them until they are used.
+    /// Dirty victims that cannot be copied. They stay here until they are used.
     pub(crate) aside: List,
     /// Units that cannot be written: they hold nothing, and no block gets one.
     pub(crate) bad: List,
@@ -93,8 +93,8 @@ pub struct Cache {
     is_on_device: bool,
 }
 
-/// Free units below which the syncer of a cache on a device wakes up, at the least: one is kept for writes of what is
-/// in the cache, and if it woke up only when that one is gone, it would never.
+/// Least number of free units below which the syncer of a cache on a device wakes up. One unit is kept for writes of
+/// cached blocks; if the syncer woke up only without it, it would never wake up.
 const WATERMARK_ON_DEVICE_MIN: u32 = 2;
 
 /// The block of a unit that was trimmed while it was being copied.
@@ -117,7 +117,7 @@ impl Cache {
         Ok(cache)
     }
 
-    /// A cache with all units outside the lists, also outside the list of the empty ones.
+    /// A cache with all units outside of all lists, also of the list of empty units.
     pub(crate) fn without_lists(config: &CacheConfig, policy: &PolicyEntry) -> Result<Cache, ConfigError> {
         let rules = Rules::new(config, policy)?;
         let (watermark_low, watermark_high) = watermarks(config, config.is_on_device);
@@ -146,8 +146,8 @@ impl Cache {
         })
     }
 
-    /// Starts again with another policy, other bounds and watermarks, and what is in the cache now. Units leave the old
-    /// order as they would have, and enter the new one so. `config.units` is of no account.
+    /// Starts again with another policy, bounds and watermarks, and the present content. Units leave the old order as
+    /// they would have, and enter the new one so. `config.units` has no effect.
     ///
     /// # Errors
     /// What of `config` is out of range; nothing is changed then.
@@ -167,7 +167,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Puts `unit`, which is in no list, into the order with the state it had when its place there was lost.
+    /// Puts `unit`, which is in no list, into the order with the state it had when it lost its place.
     pub(crate) fn restore(&mut self, unit: UnitId) {
         self.make_room(unit);
         self.policy.entered(&mut self.units, &self.partition, unit, Arrival::Restored);
@@ -178,12 +178,12 @@ impl Cache {
         self.units.bytes() + self.index.bytes() + self.policy.anatomy().bytes
     }
 
-    /// Units that another block could get, at once or when what was in them is forgotten on the device too.
+    /// Units that another block could get, at once or after the device has forgotten their content.
     pub fn free_units(&self) -> u32 {
         self.empty.len() + self.free.len() + self.in_limbo
     }
 
-    /// Units of a class in the policy's order: what is free or being cleaned does not count.
+    /// Units of a class in the policy's order. Free units and units being cleaned do not count.
     pub fn class_units(&self, class: Class) -> u32 {
         self.partition.class_units(class)
     }
@@ -203,8 +203,8 @@ impl Cache {
         self.is_awake
     }
 
-    /// `block` will be accessed, [`ANNOUNCED_AHEAD`] accesses from now: starts loading what that access will look at. A
-    /// host that reads ahead announces each block in turn.
+    /// Announces an access to `block`, [`ANNOUNCED_AHEAD`] accesses from now: starts loading the memory that it needs.
+    /// A host that reads ahead announces each block in turn.
     #[inline]
     pub fn announce(&mut self, block: u64) {
         let Cache { announced, index, units, .. } = self;
@@ -293,7 +293,7 @@ impl Cache {
         }
     }
 
-    /// A unit in order became one of another class: if that is beyond its bound now, it gives up its oldest.
+    /// A unit in the order changed its class. If that class is beyond its bound now, it gives up its oldest unit.
     fn reclassified(&mut self, unit: UnitId, old: Class, class: Class) {
         let pool = self.units.pool(unit);
         self.partition.left(old, pool);
@@ -303,7 +303,7 @@ impl Cache {
         }
     }
 
-    /// `unit` comes into the order: a class or pool at its bound gives a unit up first.
+    /// `unit` enters the order. A class or pool at its bound gives up a unit first.
     pub(crate) fn make_room(&mut self, unit: UnitId) {
         let (class, pool) = (self.units.class(unit), self.units.pool(unit));
         while let Some(among) = self.partition.must_make_room(class, pool) {
@@ -351,13 +351,14 @@ impl Cache {
     }
 
     /// The block of `unit`, which was free, leaves the cache.
+    #[inline]
     pub(crate) fn forget(&mut self, unit: UnitId) {
         let (block, is_again) = (self.units.block(unit), self.units.is_again(unit));
         self.policy.heard(&BlockEvent::Forgotten { block, is_again });
         self.index.remove(self.index.home(block), unit);
     }
 
-    /// Lets units leave until those that are free, or will be when they are clean, reach the high watermark.
+    /// Lets units leave until free units, with those that become free when they are clean, reach the high watermark.
     pub(crate) fn refill(&mut self) {
         let free = self.free_units();
         if free < self.watermark_low {
@@ -407,7 +408,7 @@ impl Cache {
         self.cleaned(unit);
     }
 
-    /// The host does not need `block` any more: its unit is empty at once, or when the host has finished copying it.
+    /// The host does not need `block` any more. Its unit is empty at once, or when the host has finished copying it.
     pub fn trim(&mut self, block: u64) {
         self.policy.heard(&BlockEvent::Trimmed { block });
         let Some(unit) = self.index.find(&self.units, block) else { return };

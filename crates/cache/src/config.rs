@@ -4,8 +4,8 @@ use crate::units::Pool;
 use plimsoll_core::class::Scheme;
 use std::fmt;
 
-/// The high watermark of free units, in parts of the cache (ours; the paper does not say): so little is nearly all
-/// cache, so much is a burst of a second or two of writes.
+/// The high watermark of free units: one in this many units (ours; the paper does not say). So nearly all of the cache
+/// is used, and a burst of a second or two of writes finds room.
 pub const WATERMARK_HIGH_PARTS: u32 = 50;
 /// The low watermark, in parts of the cache.
 pub const WATERMARK_LOW_PARTS: u32 = 100;
@@ -25,9 +25,9 @@ pub struct CacheConfig {
     pub scheme: Scheme,
     /// Pools that may fill only a part of the cache, above 0 to 1.
     pub pools: Vec<(Pool, f64)>,
-    /// Whether the cache is kept on a device ([`store`](crate::store)): then a unit's block is forgotten by
-    /// [`Cache::evict_free`](crate::Cache::evict_free) and the unit given away after
-    /// [`Cache::release`](crate::Cache::release) only.
+    /// Whether the cache is kept on a device ([`store`](crate::store)). Then
+    /// [`Cache::evict_free`](crate::Cache::evict_free) forgets a unit's block, and the unit is free only after
+    /// [`Cache::release`](crate::Cache::release).
     pub is_on_device: bool,
     /// For hashes. A client that does not know it cannot choose blocks that meet in one bucket of the index. Where
     /// strangers choose the blocks, draw it at random.
@@ -35,7 +35,7 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
-    /// A cache of `units` with the usual watermarks, that promotes reads and has no bounds beyond those of `scheme`.
+    /// A cache of `units` with the usual watermarks, that promotes reads and has only the bounds of `scheme`.
     pub fn new(units: u32, scheme: Scheme) -> CacheConfig {
         let part = |parts: u32| (units / parts).max(1);
         CacheConfig {

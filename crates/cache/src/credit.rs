@@ -3,14 +3,14 @@
 //!
 //! **The intuition.** Under LRU a unit has one life: as long as the cache takes to be filled once. A block that was
 //! used again, and a block of an important class, deserve a longer one, but not an endless one. So each has a *credit*,
-//! in units taken in, by which it may grow older than the others before it leaves (the idea of GreedyDual: Young,
-//! *Algorithmica* 11, 1994).
+//! in units taken in: it may grow older than the others by so much before it leaves. (The idea is GreedyDual's: Young,
+//! *Algorithmica* 11, 1994.)
 //!
 //! **The rule.** The unit leaves with the highest age less credit. What a priority is worth depends on which of two
 //! *ways* the cache goes. In the *strict* one it is worth an endless age, as in the paper's selective eviction. In the
 //! *level* one it is worth a tenth of the cache's size, and then hardly anything is lost against LRU. Both need the
-//! same lists, so that a change of ways costs nothing; which one is gone is found out by trying both on a sample
-//! ([`duel`](crate::duel)). There it is seen, too, which classes leave without having been used: they are not taken in.
+//! same lists, so that a change of ways costs nothing. Trying both on a sample ([`duel`](crate::duel)) decides between
+//! them. There it is seen, too, which classes leave without having been used: they are not taken in.
 //!
 //! In the level way repeated use is worth something. How much is learned, as in ARC (Megiddo and Modha, FAST 2003),
 //! from units that left a short while ago. If a block that was used once comes back soon, it was sent away too early,
@@ -18,14 +18,14 @@
 //! grows.
 //!
 //! **The complication.** A read ahead of a sequential reader, or a program's second look, is no second use. A unit
-//! counts as used again when it is used at an age of a 32nd of the cache's size at least; until then it keeps its
-//! place. A block that comes back from among the ghosts counts as used again.
+//! counts as used again if it is used at an age of at least a 32nd of the cache's size. Before, it keeps its place. A
+//! block that comes back from among the ghosts counts as used again.
 //!
 //! The ghosts remember a tenth of the cache's size and no more, so that they speak of what a *little* longer life would
 //! have changed. Each changes the credit by less than a unit. Longer memories and larger steps have more hits on most
-//! traces. Where a loop just fits into the cache they lost up to 9 % against LRU, these 0.6 % (`docs/cache.md`). In the
-//! strict way repeated use is worth nothing: with it the paper's file server had as many hits, was 3 % slower, and its
-//! tar 30 %.
+//! traces. Where a loop just fits into the cache they lost up to 9 % against LRU, these 0.6 %
+//! (`docs/cache-policies.md`). In the strict way repeated use has no credit. With one, the paper's file server had as
+//! many hits, was 3 % slower, and its tar 30 %.
 
 use crate::access::Access;
 use crate::aged_lists::{AgedLists, AtOnce};
@@ -38,19 +38,18 @@ use crate::units::{UnitId, Units};
 use plimsoll_core::Class;
 use plimsoll_core::class::{Admission, PRIORITIES};
 
-/// What a priority is worth in the level way, in parts of the cache's size: chosen on `hplajw` and on two runs of
-/// TPC-H, from a tenth, a fifth, a quarter, a third, a half and all of it. With a tenth tables left for indexes that
-/// were being made.
+/// Credit of a priority in the level way, as a part of the cache's size. Chosen on `hplajw` and on two runs of TPC-H,
+/// from a tenth, a fifth, a quarter, a third, a half and all of it. With a tenth tables left for indexes that were
+/// being made.
 const PRIORITY_PARTS: i64 = 4;
 /// What a priority is worth in the strict way: more than any age.
 const PRIORITY_ENDLESS: i64 = 1 << 40;
-/// The age at which a use is a second one, in parts of the cache's size: chosen on the public traces, from 0, 0.03,
-/// 0.05 and 0.1.
+/// Least age of a second use, as a part of the cache's size. Chosen on the public traces, from 0, 0.03, 0.05 and 0.1.
 const AGAIN_PARTS: u64 = 32;
-/// Ghosts of each kind, in parts of the cache's size: chosen from 0.1, 0.2, 0.25, 0.5 and 1.
+/// Ghosts of each kind, as a part of the cache's size; chosen from 0.1, 0.2, 0.25, 0.5 and 1.
 const GHOST_PARTS: u32 = 10;
-/// Halves of a unit by which one ghost changes the credit of repeated use: chosen from half a unit, 1, 2, 4, 8, 16
-/// and 32.
+/// Halves of a unit by which one ghost changes the credit of repeated use. Chosen from half a unit, 1, 2, 4, 8, 16 and
+/// 32.
 const LEARNED_HALVES: i64 = 1;
 /// What repeated use may be worth at the most, in sizes of the cache.
 const AGAIN_SIZES_MAX: i64 = 3;
@@ -233,7 +232,7 @@ mod tests {
         (0..u64::from(UNITS) * 5 / 2).for_each(|block| _ = read(1 << 20 | block, index));
         assert!(tables.clone().all(|block| read(block, table)), "two and a half caches have passed");
         (0..u64::from(UNITS) * 4).for_each(|block| _ = read(1 << 21 | block, index));
-        assert!(!tables.clone().any(|block| read(block, table)), "four more: what nobody uses leaves in the end");
+        assert!(!tables.clone().any(|block| read(block, table)), "four more: an unused block leaves in the end");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Which of two ways [`credit`](crate::credit) goes: the one with cheaper misses, as two small caches tell.
+//! The choice between two ways of [`credit`](crate::credit): two small caches tell which has cheaper misses.
 //!
-//! **The intuition.** No way of weighing a class's priority against age is right everywhere: on a file server, strict
-//! priorities more than halve the time; on a machine where metadata is seldom used again, they cost half again as many
-//! misses. But both can be tried at once on paper. Two *shadows*, caches without data, see the accesses to a sample of
+//! **The intuition.** No way of weighing a class's priority against age is right everywhere. On a file server, strict
+//! priorities more than halve the time. On a machine that seldom reads metadata again, they cost half as many misses
+//! more. But both can be tried at once on paper. Two *shadows*, caches without data, see the accesses to a sample of
 //! all blocks. Their size is smaller by the same factor (Waldspurger et al., *Efficient MRC construction with SHARDS*,
 //! FAST 2015). One always goes the strict way, the other always the level one. The cache goes the way of the shadow
 //! that does better.
@@ -16,8 +16,8 @@
 //! of a shadow counts for a quarter at the most.
 //!
 //! **The complication.** A shadow's syncer is never behind. Where a class comes in only while the syncer sleeps, the
-//! cache's syncer is asked. Shadows are empty at a start, also at one that finds the cache full; until they are full
-//! they have the same hits, and nothing is changed.
+//! cache's syncer is asked. Shadows are empty at a start, also at one that finds the cache full. Until they are full
+//! they have the same hits, and nothing changes.
 
 use crate::access::Access;
 use crate::cache::{Cache, Outcome};
@@ -29,10 +29,10 @@ use crate::selective::Selective;
 use crate::stays::Stays;
 use plimsoll_core::Class;
 
-/// Units of a shadow in parts of the cache's: two of them, 22.8 bytes a unit, make less than a tenth of a byte a cached
-/// unit.
+/// Units of a shadow as a part of the cache's. Two shadows of 22.8 bytes a unit take less than a tenth of a byte a
+/// cached unit.
 const SHADOW_PARTS: u32 = 512;
-/// Units of a shadow at the least; a cache that has no more is its own sample.
+/// Least units of a shadow. A cache with no more is its own sample.
 const SHADOW_UNITS_MIN: u32 = 2048;
 /// Standard deviations that are not a chance.
 pub const SURE_DEVIATIONS: f64 = 3.0;
@@ -44,7 +44,7 @@ const TURNOVERS: f64 = 4.0;
 /// What priorities are worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// An endless age: all units of a lower priority leave before the first of a higher one.
+    /// An endless credit: all units of a lower priority leave before the first of a higher one.
     Strict,
     /// A part of the cache's size.
     Level,
@@ -61,8 +61,7 @@ static STRICT: PolicyEntry = PolicyEntry {
     build: |config| Box::new(Selective::new(config)),
 };
 
-/// A difference between the two ways: what the strict one has more, in all, and the squares of what it had more in each
-/// batch.
+/// A difference between the two ways: the strict one's surplus in all, and the squares of its surplus in each batch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Difference {
     sum: f64,
@@ -115,7 +114,7 @@ impl Tally {
         }
     }
 
-    /// An access, a miss of which costs `cost`, was a hit under each way, or was not.
+    /// Counts an access with the outcome under each way. A miss costs `cost`.
     pub fn count(&mut self, is_strict_hit: bool, is_level_hit: bool, cost: f64) {
         let [strict, level] = [is_strict_hit, is_level_hit].map(|is_hit| f64::from(u8::from(!is_hit)));
         self.misses += strict + level;
@@ -158,7 +157,7 @@ pub struct Duel {
 }
 
 impl Duel {
-    /// For the cache of `config`; `level` makes the policy of the shadow on the level way.
+    /// For the cache of `config`. `level` makes the policy of the level way's shadow.
     pub fn new(config: &CacheConfig, level: &PolicyEntry) -> Duel {
         let units = config.units.min(SHADOW_UNITS_MIN.max(config.units / SHADOW_PARTS));
         let shadow = CacheConfig {
@@ -186,7 +185,7 @@ impl Duel {
         hash(block, self.seed) <= self.hash_max
     }
 
-    /// The way to go after `access`; `is_busy`: its class comes in only while the syncer sleeps, and it is awake.
+    /// The way to go after `access`. `is_busy`: its class enters only while the syncer sleeps, and the syncer is awake.
     #[inline]
     pub fn observed(&mut self, access: &Access, is_busy: bool) -> Way {
         self.costs.observed(access.block, access.class);
@@ -206,8 +205,7 @@ impl Duel {
         self.way = self.tally.way_after(self.way);
     }
 
-    /// Whether the strict way does better without taking in blocks of `class`, which leave again without having been
-    /// used.
+    /// Whether the strict way does better without blocks of `class`, which leave again without a use.
     pub fn is_in_vain(&self, class: Class) -> bool {
         self.way == Way::Strict && self.stays.are_in_vain(class)
     }
@@ -337,7 +335,12 @@ mod tests {
         assert_eq!(ways(&[dear, (both_miss, 1.0)]), [Way::Strict; 2]);
         assert_eq!(ways(&[dear, (strict_misses, 1.0), (strict_misses, 1.0)]), [Way::Strict; 2], "more of cheaper ones");
         assert_eq!(ways(&[(strict_misses, 400.0), (level_misses, 1.0)]), [Way::Level; 2], "dearer ones");
-        assert_eq!(ways(&[(strict_misses, 9.0), (level_misses, 9.0)]), [Way::Strict, Way::Level], "who goes goes on");
+        assert_eq!(
+            ways(&[(strict_misses, 9.0), (level_misses, 9.0)]),
+            [Way::Strict, Way::Level],
+            "the leaving block \
+                                                                                                   goes on"
+        );
     }
 
     /// Promise: cache-credit-way.

@@ -1,7 +1,7 @@
 //! Blocks that left a short while ago, in two bytes each.
 //!
 //! A set of eight places for each eight ghosts; a new one takes the place of the oldest of its set. A ghost is sixteen
-//! bits of its block's hash, so one in eight thousand strangers is taken for one: that does no harm, because ghosts
+//! bits of its block's hash, so one in eight thousand other blocks is taken for it. That does no harm, because ghosts
 //! only teach.
 
 use crate::memory::table;

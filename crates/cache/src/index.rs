@@ -1,11 +1,11 @@
-//! From a block to its unit, in 5.3 or 6.4 bytes a unit and mostly two reads of memory.
+//! Index from a block to its unit, in 5.3 or 6.4 bytes a unit and mostly two reads of memory.
 //!
 //! Buckets are cache lines: fifteen entries, and a count of the blocks that belong here and found no place. A block's
 //! entry is in its own bucket or, if that was full when it came, in the next one with a place. The count says whether
 //! it is worth looking further, so that nothing must be moved when an entry goes.
 //!
-//! An entry is the unit's number, and in the bits above it, which numbers do not use, a piece of the block's hash: the
-//! unit itself is looked at only where that fits.
+//! An entry is the unit's number, with a piece of the block's hash in the bits above it, which numbers do not use. The
+//! unit itself is read only if that piece fits.
 
 mod bucket;
 mod fill;
@@ -15,14 +15,12 @@ use crate::units::{UnitId, Units};
 use bucket::{Bucket, EMPTY};
 use plimsoll_core::prefetch;
 
-/// Entries of a bucket that are in use when all units are: what is left keeps nearly every block in its own bucket. One
-/// block of 20 is not; an access in memory has a third more instructions where one of six is not, and takes as much
-/// longer.
+/// Entries of a bucket in use when all units are. The rest keeps nearly every block in its own bucket. One block of 20
+/// is elsewhere. If one of six is, an access in memory takes a third more instructions, and as much more time.
 pub(crate) const ENTRIES_FILLED: u32 = 10;
-/// The same of a cache on a device: beside its I/O an access is nothing, and its units have more to remember in their
-/// 24 bytes.
+/// The same for a cache on a device. Its I/O costs far more than an access, and its units need more of their 24 bytes.
 pub(crate) const ENTRIES_FILLED_ON_DEVICE: u32 = 12;
-/// Units that a cache may have: five bits of an entry are left for the hash then.
+/// Most units of a cache. Five bits of an entry are left for the hash then.
 pub const UNITS_MAX: u32 = (1 << 27) - 1;
 
 /// Where a block belongs: code that asks several things about a block hashes it once.
@@ -69,8 +67,8 @@ impl Homes {
 }
 
 impl Index {
-    /// For `units` units, at most [`UNITS_MAX`], and so many entries of a bucket in use when all units are. A client
-    /// that does not know `seed` cannot choose blocks that meet in one bucket.
+    /// An index for `units` units, at most [`UNITS_MAX`], with `filled` entries of a bucket in use when all units are.
+    /// A client that does not know `seed` cannot choose blocks that meet in one bucket.
     pub fn new(units: u32, filled: u32, seed: u64) -> Index {
         assert!(units <= UNITS_MAX, "{units} units");
         let buckets = units.div_ceil(filled).max(1) as usize;
@@ -95,8 +93,8 @@ impl Index {
         prefetch(&self.buckets[home.bucket as usize]);
     }
 
-    /// The unit that the block of `home` has, if it has one and is where it belongs; once in a while another's. It is
-    /// not looked at.
+    /// The unit of the block of `home`, if it is in its own bucket; once in a while another block's. It is not looked
+    /// at.
     #[inline]
     pub fn guess(&self, home: Home) -> Option<UnitId> {
         let (bucket, number) = (&self.buckets[home.bucket as usize], self.homes.number_mask());
@@ -110,7 +108,7 @@ impl Index {
         if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
     }
 
-    /// The entry of the block with that home for which `is_it` holds: its bucket, and its place there.
+    /// The entry of the block with that home for which `is_it` holds: its bucket, and its position there.
     #[inline]
     fn entry(&self, home: Home, mask: u32, wanted: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
         let mut at = home.bucket as usize;
@@ -171,7 +169,7 @@ impl Index {
         self.buckets[bucket].entries[place] = home.tag | to.0;
     }
 
-    /// Whether exactly those units are in it that hold a block, each once and where it is found. O(buckets + units).
+    /// Whether the index has exactly the units that hold a block, each once and where it is found. O(buckets + units).
     ///
     /// # Errors
     /// The first unit for which it is not so.
@@ -198,7 +196,7 @@ impl Index {
             return Err(format!("{holders} units hold a block and the index has {entries}"));
         }
         match self.buckets.iter().zip(&passed).position(|(bucket, passed)| bucket.passed != *passed) {
-            Some(at) => Err(format!("bucket {at} of the index counts wrong who is further on")),
+            Some(at) => Err(format!("bucket {at} of the index has a wrong count of displaced entries")),
             None => Ok(()),
         }
     }
@@ -226,7 +224,7 @@ mod tests {
 
     /// Of two blocks with the same bucket and the same piece of hash, the second is found, too.
     #[test]
-    fn who_look_alike_are_told_apart() {
+    fn blocks_that_look_alike_are_told_apart() {
         let count = 1 << 20;
         let (mut units, mut index) = (Units::new(count), Index::new(count, ENTRIES_FILLED, 1));
         let mut seen = BTreeMap::new();
@@ -252,7 +250,7 @@ mod tests {
     /// Planted break: a block's home does not depend on the seed.
     /// Promise: cache-index-seed.
     #[test]
-    fn who_meet_in_one_bucket_do_not_with_another_seed() {
+    fn blocks_that_meet_in_one_bucket_do_not_with_another_seed() {
         let [known, secret] = [0, 0x5eed].map(|seed| Index::new(12_000, 12, seed));
         let meets = |index: &Index, blocks: &[u64]| {
             blocks.iter().map(|&block| index.home(block).bucket).collect::<std::collections::BTreeSet<_>>().len()

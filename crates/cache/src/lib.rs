@@ -1,5 +1,5 @@
-//! A write-back cache of a fast device over a slow one, in units of 4 KiB, in two halves: one that decides without a
-//! byte of data, and one, [`store`], that keeps the data on a device and finds it again after a crash.
+//! A write-back cache of a fast device over a slow one, in units of 4 KiB. One half decides without a byte of data. The
+//! other, [`store`], keeps the data on a device and finds it again after a crash.
 //!
 //! [`Cache`] is told each access and answers where the block is: in a unit, to be taken into one, or past the cache. A
 //! [`CachePolicy`] knows in which order units leave and may refuse to take a block in. A *syncer* keeps units free
@@ -7,15 +7,15 @@
 //! data: the simulator, the replay of traces and a live volume do that.
 //!
 //! ```text
-//!             taken in                       leaves the order            written back, or was clean
-//!   empty ---------------> in order (policy) ----------------> cleaning ---------------------------> free, still readable
-//!     ^                        ^                                  |  read or written again             |  |
-//!     |                        +----------------------------------+------------------------------------+  | another block
-//!     +---- trimmed                                                  read or written again                +-------------->
+//!             taken in                     leaves the order         written back, or was clean
+//!   empty --------------> in order (policy) ---------------> cleaning -----------------> free, still readable
+//!     ^                       ^                                 |                         |  |
+//!     |                       +---------------------------------+-------------------------+  +--> another block
+//!     +---- trimmed                 read or written again
 //! ```
 //!
-//! A unit takes 16 bytes, a twelfth of a cache line in the index (a tenth where no device is behind it), and what the
-//! policy remembers: less than 24 bytes in all, from a million units on (`tests/memory.rs`).
+//! A unit takes 16 bytes, a twelfth of a cache line in the index (a tenth without a device behind it), and the policy's
+//! memory. That is less than 24 bytes in all, from a million units on (`tests/memory.rs`).
 //!
 //! | module | what is in it |
 //! | --- | --- |
@@ -27,7 +27,8 @@
 //! | [`lru`], [`s3_fifo`], [`selective`], [`credit`] | a policy each |
 //! | [`aged_lists`] | what three of them share: lists in order of use, with the age of what is at their ends |
 //! | [`ghosts`] | blocks that left a short while ago |
-//! | [`duel`], [`miss_costs`], [`stays`] | which way `credit` goes, as two small caches tell; what a miss costs; which classes are used |
+//! | [`duel`] | which way `credit` goes, as two small caches tell |
+//! | [`miss_costs`], [`stays`] | what a miss costs; which classes are used |
 //! | [`store`] | the other half: what is kept on the fast device, in which order, and how it is found again |
 //! | [`index`] | from a block to its unit |
 //! | `cache/audit` | whether everything that is noted twice is noted the same: for tests |

@@ -1,8 +1,8 @@
 //! Large tables that are looked at in no order.
 //!
-//! The processor keeps where a page of memory is for a few thousand pages; of 4 KiB each that is less than any large
-//! cache's tables. Linux takes pages of 2 MiB for memory of which it is told before it is first used. What it does with
-//! that is its own affair: a table is right in any case.
+//! The processor remembers the addresses of a few thousand pages of memory. With pages of 4 KiB that is less than the
+//! tables of any large cache. Linux takes pages of 2 MiB for memory of which it is told before it is first used. What
+//! it does with that is its own affair: a table is right in any case.
 
 use crate::threads::{on_threads, threads_for};
 use std::mem::MaybeUninit;

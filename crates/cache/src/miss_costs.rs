@@ -1,23 +1,24 @@
 //! What a miss costs a disk, learned for each class.
 //!
 //! **The intuition.** A disk moves its arm to a block that is not in the cache, and what follows that block costs it
-//! little more. So a miss of an inode or of a small file costs a positioning, and a block of a large file a small part
-//! of one. A count of misses alone does not see that (Cao and Irani, *Cost-aware WWW proxy caching algorithms*, USITS
-//! 1997).
+//! little more. So a miss of an inode or of a small file costs a positioning. A block of a large file costs a small
+//! part of one. A count of misses alone does not see that (Cao and Irani, *Cost-aware WWW proxy caching algorithms*,
+//! USITS 1997).
 //!
 //! **The rule.** In each class, blocks that are accessed one behind the other are a *run*. A miss costs the block's own
-//! transfer, and its part of a positioning for each run of its class, by the mean length of the last runs.
+//! transfer, and its part of a positioning for each run of its class. The part follows from the mean length of the last
+//! runs.
 //!
 //! **The complication.** What is a miss once is a write-back later, or a write that goes past the cache: reads and
-//! writes weigh alike. A run is told by its class's last block only, so two readers of one class in turns make short
+//! writes weigh alike. Only its class's last block identifies a run. So two readers of one class in turns make short
 //! runs of long ones; so does the disk.
 
 use plimsoll_core::Class;
 use plimsoll_core::class::CLASSES;
 
-/// Units that a disk transfers in the time of a positioning: 138 MB/s against 76.5 random reads a second
-/// (`hdd.wd-aakx`, `docs/devices.md`). Of a flash device it would be about one; there both ways cost what they miss,
-/// and nothing is lost but a chance.
+/// Units that a disk transfers during a positioning: 138 MB/s against 76.5 random reads a second (`hdd.wd-aakx`,
+/// `docs/devices.md`). Of a flash device it would be about one; there both ways cost what they miss, and nothing is
+/// lost but a chance.
 const POSITIONING_UNITS: f64 = 440.0;
 /// Blocks of a class after which what was counted of it counts half.
 const BLOCKS_REMEMBERED: u32 = 1 << 16;
@@ -60,7 +61,7 @@ impl MissCosts {
         }
     }
 
-    /// What a miss of `class` costs, in units that could be transferred meanwhile; of a class that was never seen, a
+    /// Cost of a miss of `class`, in units that could be transferred meanwhile. A class without a miss so far costs a
     /// positioning.
     pub fn of(&self, class: Class) -> f64 {
         let Runs { blocks, runs, .. } = self.classes[usize::from(class.number())];

@@ -1,14 +1,14 @@
 //! Classes and pools that may fill only a part of the cache.
 //!
-//! A class or pool at its bound makes room out of its own: the policy is asked for a victim *among* that class's or
-//! that pool's units. So that the policy can answer, units of a bounded class and of a bounded pool stand in lists of
-//! their own. Each pair of them is a *group*, and all units without a bound are in the first.
+//! A class or pool at its bound makes room out of its own: the policy names a victim *among* its units. So that the
+//! policy can answer, units of a bounded class and of a bounded pool stand in lists of their own. Each pair of them is
+//! a *group*, and all units without a bound are in the first.
 
 use crate::units::{POOLS_MAX, Pool};
 use plimsoll_core::Class;
 use plimsoll_core::class::{CLASSES, Scheme};
 
-/// Groups at the most: a policy looks at the lists of all of them for each unit that leaves.
+/// Most groups: a policy looks at the lists of all of them for each unit that leaves.
 pub const GROUPS_MAX: usize = 64;
 
 /// The units among which one may leave.
@@ -38,7 +38,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The bounds of `scheme` and of `pools` (each with its part of the cache) in a cache of `units`; `None` if they
+    /// The bounds of `scheme` and of `pools` (each with its part of the cache) in a cache of `units`. `None` if they
     /// make more than [`GROUPS_MAX`] groups.
     pub fn new(units: u32, scheme: &Scheme, pools: &[(Pool, f64)]) -> Option<Partition> {
         let part = |part: f64| ((f64::from(units) * part) as u32).max(1);
@@ -90,7 +90,7 @@ impl Partition {
         }
     }
 
-    /// The class or pool that must make room before a unit more of `class` and `pool` comes; `None` if neither must.
+    /// The class or pool that must make room before one more unit of `class` and `pool` enters; `None` if neither must.
     #[inline]
     pub fn must_make_room(&self, class: Class, pool: Pool) -> Option<Among> {
         let (c, p) = (usize::from(class.number()), usize::from(pool.number()));

@@ -27,7 +27,7 @@ pub enum BlockEvent<'a> {
         /// The block.
         block: u64,
     },
-    /// The block was in a victim, and leaves the cache now: its unit is given to another block.
+    /// The block was in a victim, and leaves the cache now: another block gets its unit.
     Forgotten {
         /// The block.
         block: u64,
@@ -41,29 +41,29 @@ pub enum BlockEvent<'a> {
 pub enum Arrival {
     /// The unit was filled with a block that was not in the cache.
     New,
-    /// The unit was a victim, and was used, or could not be written back, before it was given away.
+    /// The unit was a victim, and was used, or could not be written back, before another block got it.
     Returned,
-    /// The unit was in the cache at the last shutdown, or in the order of another policy. Units are given in the order
-    /// in which they would have left. What [`Units::is_again`] says is kept from then.
+    /// The unit was in the cache at the last shutdown, or in another policy's order. Units are given in the order in
+    /// which they would have left. What [`Units::is_again`] says is kept from then.
     Restored,
 }
 
 /// What a policy is made of, beside its fixed part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anatomy<'a> {
-    /// The lists through [`Units`] in which all of its units are, so that an audit can look at their links; `None` if
-    /// the policy keeps its units otherwise.
+    /// The lists through [`Units`] with all of its units, so that an audit can check their links; `None` if the policy
+    /// keeps its units otherwise.
     pub lists: Option<&'a [List]>,
     /// Bytes that grow with the units.
     pub bytes: usize,
 }
 
-/// Decides which blocks may come into a cache and which unit leaves next. It keeps every unit that it is given in an
-/// order of its own, until it names it as a victim or is told that it is gone.
+/// Decides which blocks may come into a cache and which unit leaves next. It keeps every unit that it is given in its
+/// own order, until it names it as a victim or hears that it is gone.
 ///
 /// While a unit is in the order, its links, its stamp and its second-use bit ([`Units`]) are the policy's.
 pub trait CachePolicy: Send + Sync {
-    /// Hears of each access before its outcome is known, of trims, and of victims without a block.
+    /// Gets each access before its outcome is known, trims, and victims without a block.
     fn heard(&mut self, event: &BlockEvent<'_>) {
         let _ = event;
     }
@@ -77,20 +77,20 @@ pub trait CachePolicy: Send + Sync {
     /// `unit` comes into the order.
     fn entered(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, arrival: Arrival);
 
-    /// `unit`, which is in the order, was read or written; its block is of `class`, which may be another one than
-    /// before. The policy says so to `units`.
+    /// `unit`, which is in the order, was read or written. Its block is of `class`, which may differ from before. The
+    /// policy says so to `units`.
     fn accessed(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, class: Class);
 
-    /// Takes the unit that leaves next out of the order; `None` if no unit is `among` those.
+    /// Takes the next unit to leave out of the order; `None` if no unit is `among` those.
     fn victim(&mut self, units: &mut Units, partition: &Partition, among: Among) -> Option<UnitId>;
 
-    /// `unit`, which is in the order, leaves it otherwise: it holds nothing any more, or its block is in `successor`
-    /// now, which takes its place; `units` says the same of both.
+    /// `unit`, which is in the order, leaves it otherwise. It holds nothing any more, or its block is in `successor`
+    /// now, which takes its place. `units` says the same of both.
     fn left(&mut self, units: &mut Units, partition: &Partition, unit: UnitId, successor: Option<UnitId>);
 
-    /// How long ago `unit` was put in order, in units taken in; all ages above the cache's size count alike. A device's
-    /// map has it, so that a start [restores](Arrival::Restored) units by age: older ones first. The map asks of
-    /// victims, too, as long as their blocks are not [forgotten](BlockEvent::Forgotten).
+    /// Age of `unit` in the order, in units taken in. All ages above the cache's size count alike. A device's map has
+    /// it, so that a start [restores](Arrival::Restored) units by age: older ones first. The map asks of victims, too,
+    /// as long as their blocks are not [forgotten](BlockEvent::Forgotten).
     fn age(&self, units: &Units, unit: UnitId) -> u64;
 
     /// What it is made of.
@@ -98,8 +98,8 @@ pub trait CachePolicy: Send + Sync {
         Anatomy::default()
     }
 
-    /// Its lists, if they can be filled all at once, so that a start with millions of units is quick. Without that,
-    /// units are restored one by one.
+    /// Its lists, if they can be filled all at once. So a start with millions of units is quick. Without that, units
+    /// are restored one by one.
     fn at_once(&mut self) -> Option<AtOnce<'_>> {
         None
     }

@@ -1,4 +1,4 @@
-//! What a cache decides by: a policy and the bounds of its partition, made from a configuration that is in range.
+//! The rules of a cache: a policy and the bounds of its partition, made from a valid configuration.
 
 use crate::config::{CacheConfig, ConfigError};
 use crate::index::UNITS_MAX;

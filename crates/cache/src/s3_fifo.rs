@@ -1,16 +1,17 @@
-//! S3-FIFO: three queues, and no block that is used moves (Yang, Zhang, Qiu, Yue and Rashmi, *FIFO queues are all you
-//! need for cache eviction*, SOSP 2023, section 4).
+//! S3-FIFO: three queues, and no block moves when it is used. (Yang, Zhang, Qiu, Yue and Rashmi, *FIFO queues are all
+//! you need for cache eviction*, SOSP 2023, section 4.)
 //!
 //! **The intuition.** Most blocks that come in are not used again. A *small* queue of a tenth of the cache lets them
 //! leave soon, so that the *main* queue has nine tenths for those that are.
 //!
 //! **The rule.** A block that comes in goes into the small queue. Each use raises its frequency, up to 3. While the
-//! small queue has a tenth of all units or more, its oldest unit is next: with a frequency of 2 or 3 it goes to the
-//! main queue, with none left; else it leaves, and its block goes into the *ghost* queue. Otherwise the oldest unit of
-//! the main queue is next: if it was used it begins anew there with a frequency less by one, else it leaves. A block of
-//! the ghost queue that comes back goes straight into the main queue. Classes are ignored but for their bounds.
+//! small queue has a tenth of all units or more, its oldest unit is next. With a frequency of 2 or 3 it goes to the
+//! main queue, with frequency 0. Otherwise it leaves, and its block goes into the *ghost* queue. Otherwise the oldest
+//! unit of the main queue is next. If it was used it goes to the end of the queue with a frequency less by one; else it
+//! leaves. A block of the ghost queue that comes back goes straight into the main queue. Classes are ignored but for
+//! their bounds.
 //!
-//! **What is ours.**
+//! **Differences from the paper.**
 //!
 //! - *The size* of which the small queue has a tenth is what is in the policy's order: the free hundredth of a cache is
 //!   not. So a class or a pool at its bound gives up its units by the same rule.
@@ -18,8 +19,8 @@
 //!   several queues that may go next, the one with the oldest unit does.
 //! - *A victim that is used* before its unit is given away comes into the main queue, as it would from among the
 //!   ghosts.
-//! - *Ghosts* are half as many as units, where the paper has as many as the main queue: a byte each is what the promise
-//!   of 24 bytes a unit leaves. Each is a hash of 8 bits in a set of eight, so one stranger in 32 passes for a ghost.
+//! - *Ghosts* are half as many as units, where the paper has as many as the main queue. The promise of 24 bytes a unit
+//!   leaves one byte for each. Each is a hash of 8 bits in a set of eight, so one stranger in 32 passes for a ghost.
 //! - *Looks* at units that stay are bounded for each victim: the next unit leaves then, whatever its frequency.
 //! - *A restart* keeps the queue of each unit and its age; frequencies and ghosts begin at nothing.
 //!
@@ -41,7 +42,7 @@ const FREQUENCY_MAIN: u32 = 2;
 const GHOST_PARTS: u32 = 2;
 /// Units that a search for a victim looks at, at the most.
 const LOOKS_MAX: u32 = 4096;
-/// A unit's stamp: two bits of frequency above its step, which goes round after so many.
+/// A unit's stamp: two bits of frequency above its step, which wraps around after this many.
 const STEPS_ROUND: u64 = 256;
 /// Steps of age in the time in which a cache is filled once.
 const STEPS: u32 = 64;
@@ -147,14 +148,14 @@ impl S3Fifo {
         }
     }
 
-    /// The oldest unit of queue `at` is another one: it came in the step of the one before, or after that.
+    /// The oldest unit of queue `at` changed: the new one entered in the same step or later.
     fn oldest_changed(&mut self, units: &Units, at: usize) {
         let Some(oldest) = self.queues[at].oldest() else { return };
         let (before, step) = (self.oldest_steps[at], u64::from(units.stamp(oldest)) % STEPS_ROUND);
         self.oldest_steps[at] = before + (step + STEPS_ROUND - before % STEPS_ROUND) % STEPS_ROUND;
     }
 
-    /// Units in the small queues, or in the main ones, of groups that are `among` those.
+    /// Units in the small queues, or in the main ones, of the groups that are `among` those.
     fn count(&self, partition: &Partition, among: Among, is_main: bool) -> u64 {
         self.of(partition, among, is_main).map(|at| u64::from(self.queues[at].len())).sum()
     }

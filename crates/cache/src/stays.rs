@@ -1,12 +1,12 @@
-//! Whether blocks of a class are used before they leave, or are taken in for nothing.
+//! Whether blocks of a class are used before they leave, or are taken in in vain.
 //!
 //! **The intuition.** A block that is taken in costs the fast device a write and sends another one away. If it is
 //! dirty, it is read again and written to the store after all. All that is for nothing if it leaves before a request
 //! uses it.
 //!
 //! **The rule.** In each class, blocks taken in and uses of blocks that are there are counted. What was taken in and is
-//! not there any more has left. A class is taken in *in vain* if for each hundred blocks that left there was less than
-//! one use: so what is given up by leaving it out is less than a hundredth of its accesses.
+//! not there any more has left. A class is taken in *in vain* if there was less than one use for each hundred blocks
+//! that left. So leaving it out gives up less than a hundredth of its accesses.
 //!
 //! **The complication.** A class that stays says nothing of its worth: it may be used next year (metadata, when the
 //! file system is checked). Only a block that left was there in vain. So as long as less than a quarter of a cache has
@@ -22,8 +22,9 @@ const KNOWN_PARTS: u32 = 4;
 /// Blocks taken in after which what was counted counts half, in sizes of the cache.
 const SIZES_REMEMBERED: u32 = 2;
 
+/// Blocks of a class that were taken in, used and held.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct ClassTurnover {
     taken: u32,
     used: u32,
     /// In the cache when last looked at.
@@ -33,17 +34,17 @@ struct Counts {
 /// What became of the blocks of each class.
 #[derive(Clone, Debug)]
 pub struct Stays {
-    classes: [Counts; CLASSES],
+    classes: [ClassTurnover; CLASSES],
     units: u32,
 }
 
 impl Stays {
     /// For a cache of `units`.
     pub fn new(units: u32) -> Stays {
-        Stays { classes: [Counts::default(); CLASSES], units }
+        Stays { classes: [ClassTurnover::default(); CLASSES], units }
     }
 
-    /// A block of `class` was used where it was (`is_hit`), or taken in; the class has `held` units now.
+    /// A block of `class` was used in the cache (`is_hit`), or taken in. The class has `held` units now.
     pub fn observed(&mut self, class: Class, is_hit: bool, held: u32) {
         let counts = &mut self.classes[usize::from(class.number())];
         counts.held = held;
@@ -59,7 +60,7 @@ impl Stays {
 
     /// Whether blocks of `class` leave without having been used.
     pub fn are_in_vain(&self, class: Class) -> bool {
-        let Counts { taken, used, held } = self.classes[usize::from(class.number())];
+        let ClassTurnover { taken, used, held } = self.classes[usize::from(class.number())];
         let left = taken.saturating_sub(held);
         left >= (self.units / KNOWN_PARTS).max(1) && u64::from(used) * u64::from(LEFT_FOR_A_USE) < u64::from(left)
     }
@@ -82,7 +83,7 @@ mod tests {
 
     /// Promise: cache-unused-class.
     #[test]
-    fn who_leaves_without_a_use_was_there_in_vain() {
+    fn a_block_that_leaves_without_a_use_was_there_in_vain() {
         assert!(stays(310, 0, 10).are_in_vain(CLASS));
         assert!(stays(310, 2, 10).are_in_vain(CLASS));
         assert!(!stays(310, 3, 10).are_in_vain(CLASS), "one in a hundred");
@@ -91,7 +92,7 @@ mod tests {
 
     /// Promise: cache-unused-class.
     #[test]
-    fn who_stays_or_is_not_known_was_not_there_in_vain() {
+    fn a_block_that_stays_or_is_not_known_was_not_there_in_vain() {
         assert!(!stays(249, 0, 0).are_in_vain(CLASS));
         assert!(stays(250, 0, 0).are_in_vain(CLASS));
         assert!(!stays(900, 0, 900).are_in_vain(CLASS), "never used, but there");

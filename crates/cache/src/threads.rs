@@ -1,4 +1,4 @@
-//! One piece of work in several parts, each on a thread of its own: for a start, which serves no requests yet.
+//! Parallel work at a start, which serves no requests yet: several parts, each on its own thread.
 
 use std::thread;
 

@@ -1,6 +1,6 @@
 //! What is known of each unit, in 16 bytes, and lists through the units.
 //!
-//! A unit's word holds everything that a look-up needs; its two links put it into exactly one list: the empty ones, the
+//! A unit's word holds everything that a look-up needs. Its two links put it into exactly one list: the empty ones, the
 //! free ones, or one of the policy's.
 //!
 //! ```text
@@ -8,8 +8,8 @@
 //!       | block: 36 bits, 256 TiB | class | pool | stamp | dirty | again | state
 //! ```
 //!
-//! Units are numbered with 27 bits, so each link has five left over: together they are the unit's *mark*, which the
-//! cache on a device ([`store`](crate::store)) uses and nothing else does.
+//! Units are numbered with 27 bits, so each link has five left over. Together they are the unit's *mark*, which only
+//! the cache on a device ([`store`](crate::store)) uses.
 
 mod list;
 mod part;
@@ -65,7 +65,7 @@ impl Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId(pub u32);
 
-/// The pool that its data belongs to, 0 to 511, for bounds of occupancy; the host numbers its pools so.
+/// The pool of its data, 0 to 511, for bounds of occupancy. The host numbers its pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pool(u16);
 
@@ -94,16 +94,16 @@ pub enum State {
     Wanted,
     /// Equal to the store: readable until another block gets the unit.
     Free,
-    /// Has left the order, is dirty and cannot be written back: it cannot be read, or the store does not take it. The
-    /// word has no bits for a fifth state; it is the code of a free unit with the dirty bit, which only
-    /// [`Units::set_state`] gives and takes.
+    /// Has left the order, is dirty and cannot be written back: it cannot be read, or the store refuses it. The word
+    /// has no bits for a fifth state. Its code is a free unit with the dirty bit, which only [`Units::set_state`] sets
+    /// and clears.
     Aside,
 }
 
 const STATES: [State; 4] = [State::InOrder, State::Cleaning, State::Wanted, State::Free];
 
 #[derive(Clone, Copy, Debug)]
-struct Record {
+struct UnitDescriptor {
     word: u64,
     older: Link,
     newer: Link,
@@ -137,7 +137,7 @@ impl Link {
     }
 }
 
-impl Record {
+impl UnitDescriptor {
     #[inline]
     fn mark(&self) -> u16 {
         self.older.half() << MARK_BITS | self.newer.half()
@@ -153,33 +153,35 @@ impl Record {
 /// All units of a cache.
 #[derive(Clone, Debug)]
 pub struct Units {
-    records: Vec<Record>,
+    descriptors: Vec<UnitDescriptor>,
 }
 
 impl Units {
     /// So many units; none holds a block.
     pub fn new(count: u32) -> Units {
-        Units { records: table(Record { word: 0, older: Link::NOBODY, newer: Link::NOBODY }, count as usize) }
+        Units {
+            descriptors: table(UnitDescriptor { word: 0, older: Link::NOBODY, newer: Link::NOBODY }, count as usize),
+        }
     }
 
     /// How many there are.
     pub fn count(&self) -> u32 {
-        self.records.len() as u32
+        self.descriptors.len() as u32
     }
 
     /// Bytes that they take.
     pub fn bytes(&self) -> usize {
-        self.records.capacity() * size_of::<Record>()
+        self.descriptors.capacity() * size_of::<UnitDescriptor>()
     }
 
     #[inline]
     fn word(&self, unit: UnitId) -> u64 {
-        self.records[unit.0 as usize].word
+        self.descriptors[unit.0 as usize].word
     }
 
     #[inline]
     fn put(&mut self, unit: UnitId, field: &Field, value: u64) {
-        let word = &mut self.records[unit.0 as usize].word;
+        let word = &mut self.descriptors[unit.0 as usize].word;
         *word = field.set(*word, value);
     }
 
@@ -188,12 +190,12 @@ impl Units {
     pub fn fill(&mut self, unit: UnitId, block: u64, class: Class, pool: Pool) {
         debug_assert!(block < BLOCKS_MAX);
         let word = CLASS.set(BLOCK.set(0, block), u64::from(class.number()));
-        self.records[unit.0 as usize].word = POOL.set(word, u64::from(pool.0));
+        self.descriptors[unit.0 as usize].word = POOL.set(word, u64::from(pool.0));
     }
 
-    /// `to` holds what `from` does, and everything but its mark and its place in a list is as of `from`.
+    /// Makes `to` a copy of `from`, except for its mark and its place in a list.
     pub fn copy(&mut self, from: UnitId, to: UnitId) {
-        self.records[to.0 as usize].word = self.word(from);
+        self.descriptors[to.0 as usize].word = self.word(from);
     }
 
     /// The block that it holds.
@@ -232,7 +234,7 @@ impl Units {
         AGAIN.get(self.word(unit)) == 1
     }
 
-    /// Where it is on its way.
+    /// The state of `unit`.
     #[inline]
     pub fn state(&self, unit: UnitId) -> State {
         match STATES[STATE.get(self.word(unit)) as usize] {
@@ -256,8 +258,8 @@ impl Units {
     /// See [`Units::is_dirty`].
     ///
     /// # Panics
-    /// If that contradicts the unit's state: what is free has to leave the free list before it is dirty, and what is
-    /// aside is dirty.
+    /// If that contradicts the unit's state: a free unit leaves the free list before it is dirty, and a unit aside is
+    /// dirty.
     #[inline]
     pub fn set_dirty(&mut self, unit: UnitId, is_dirty: bool) {
         let is_at_rest = STATE.get(self.word(unit)) == State::Free as u64;
@@ -274,26 +276,26 @@ impl Units {
     /// The ten bits beside everything else.
     #[inline]
     pub fn mark(&self, unit: UnitId) -> u16 {
-        self.records[unit.0 as usize].mark()
+        self.descriptors[unit.0 as usize].mark()
     }
 
     /// See [`Units::mark`].
     pub fn set_mark(&mut self, unit: UnitId, mark: u16) {
-        self.records[unit.0 as usize].set_mark(mark);
+        self.descriptors[unit.0 as usize].set_mark(mark);
     }
 
     /// Starts loading what is known of `unit`.
     #[inline]
     pub fn prefetch(&self, unit: UnitId) {
-        prefetch(&self.records[unit.0 as usize]);
+        prefetch(&self.descriptors[unit.0 as usize]);
     }
 
     /// Starts loading what is known of those beside `unit` in its list.
     #[inline]
     pub fn prefetch_neighbours(&self, unit: UnitId) {
-        let Record { older, newer, .. } = self.records[unit.0 as usize];
+        let UnitDescriptor { older, newer, .. } = self.descriptors[unit.0 as usize];
         for neighbour in [older.unit(), newer.unit()] {
-            self.records.get(neighbour as usize).inspect(|record| prefetch(*record));
+            self.descriptors.get(neighbour as usize).inspect(|descriptor| prefetch(*descriptor));
         }
     }
 
@@ -340,7 +342,7 @@ mod tests {
         }
         units.set_class(unit, Class::UNCLASSIFIED);
         assert_eq!(rest(&units), (BLOCKS_MAX - 1, Class::UNCLASSIFIED, Pool(511)));
-        assert_eq!(size_of::<Record>(), 16);
+        assert_eq!(size_of::<UnitDescriptor>(), 16);
     }
 
     /// Outcome: a unit does not become another state's by being dirty or clean.

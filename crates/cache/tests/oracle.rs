@@ -184,7 +184,7 @@ fn it_changes_its_way_as_the_slow_one_does() {
 
 /// Promise: cache-unused-class.
 #[test]
-fn who_leaves_unused_is_not_taken_in_any_more_until_he_is_used() {
+fn a_class_that_leaves_unused_is_not_taken_in_any_more_until_it_is_used() {
     let after = |steps: &[Step]| {
         let (mut cache, ways) = compare("credit", &CacheConfig::new(60, scheme()), 400, steps).unwrap();
         assert_eq!(ways, [Way::Strict]);

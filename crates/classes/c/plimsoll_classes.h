@@ -11,23 +11,24 @@
 /* Where the daemon listens, if the environment does not say in PLIMSOLL_CLASSES. */
 #define PLIMSOLL_CLASSES_SOCKET "/run/plimsoll/classes.sock"
 
-/* With the preload shim of `plimsoll run`: whoever opens a file with this flag says in the first element of each readv,
+/* With the preload shim of `plimsoll run`: a program that opens a file with this flag says in the first element of each readv,
  * writev, preadv and pwritev, which is one byte long, the class of the call (0 to 31). Without the shim the open fails
- * with EINVAL, as the kernel knows no such flag, so no byte of class ever gets into a file. Not with O_TMPFILE or O_DIRECTORY. */
+ * with EINVAL, as the kernel knows no such flag, so no byte of class ever gets into a file. Not with O_TMPFILE or
+ * O_DIRECTORY. */
 #define PLIMSOLL_O_CLASSIFIED 020000000
 
-/* The I/O priority of a call with direct I/O (O_DIRECT) that says the class of its blocks (1 to 31), for `ioprio` of an io_uring
- * submission or `aio_reqprio` with IOCB_FLAG_IOPRIO: best effort, level 4, hint 512 and the class. It goes before what
- * was said of the file. From Linux 6.5 on; before, the kernel refuses the call with EINVAL. */
+/* The I/O priority of a call with direct I/O (O_DIRECT) that says the class of its blocks (1 to 31), for `ioprio` of an
+ * io_uring submission or `aio_reqprio` with IOCB_FLAG_IOPRIO: best effort, level 4, hint 512 and the class. It goes
+ * before what was said of the file. From Linux 6.5 on; before, the kernel refuses the call with EINVAL. */
 #define PLIMSOLL_IO_PRIORITY(number) ((unsigned short)(2 << 13 | (0x200 | (number)) << 3 | 4))
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* The file has this class from now on, 0 to 31; with 0, that of its file system. 0 if it is so, otherwise -1 with errno:
- * ENODEV (the file is on no volume that is mounted with tenants here), EPERM (the caller is neither its owner nor
- * root), EINVAL (no regular file, or no class), ENOSPC (too many files have a class), ENOENT or ECONNREFUSED (no
+/* The file has this class from now on, 0 to 31; with 0, that of its file system. 0 if it is so, otherwise -1 with
+ * errno: ENODEV (the file is on no volume that is mounted with tenants here), EPERM (the caller is neither its owner
+ * nor root), EINVAL (no regular file, or no class), ENOSPC (too many files have a class), ENOENT or ECONNREFUSED (no
  * daemon), EAGAIN (it does not answer), or what fstat says. */
 int plimsoll_classify(int fd, unsigned char number);
 

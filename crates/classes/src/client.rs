@@ -69,14 +69,14 @@ impl Client {
     /// A file has this class from now on; with class 0, that of its file system. When it returns, it is so.
     ///
     /// # Errors
-    /// The daemon does not answer within a second, or refuses it: the file is on no volume of its, the caller is
-    /// neither its owner nor root, it is no regular file, too many have a class, or the user asks
-    /// sixteen times at once.
+    /// The daemon does not answer within a second, or refuses it. The file is on none of its volumes, or the caller is
+    /// neither its owner nor root. It is no regular file, too many files have a class, or the user asks sixteen times
+    /// at once.
     pub fn classify(&self, file: impl AsFd, class: Class) -> Result<(), ClientError> {
         self.ask(file.as_fd(), Some(class)).map(drop)
     }
 
-    /// What was said of a file; class 0 if nothing was. A user who may say the class may ask for it.
+    /// What was said of a file; class 0 if nothing was. A user that may say the class may ask for it.
     ///
     /// # Errors
     /// As of [`classify`](Self::classify).

@@ -1,7 +1,7 @@
 //! Says the classes of files for programs that do not say them themselves.
 //!
-//! A classifier looks from outside at what a program keeps where, says to the daemon what class each file is
-//! ([`plimsoll_classes`]), and goes on looking, since files come, go and change what they are.
+//! A classifier finds out from outside what a program keeps in each file, and says each file's class to the daemon
+//! ([`plimsoll_classes`]). It keeps watching, since files come, go and change their use.
 //!
 //! | module | of |
 //! | --- | --- |

@@ -263,7 +263,7 @@ fn an_xfs_whose_groups_contradict_each_other_has_no_classes() {
     assert_eq!(many, "ranges of a layout: more than 655360 are not looked at");
 }
 
-/// An ext4 of 4 MiB with blocks of 1 KiB, whose superblock, descriptors and inodes are in its first 64 KiB.
+/// An ext4 of 4 MiB with blocks of 1 KiB. Its superblock, descriptors and inodes are in its first 64 KiB.
 fn small_image() -> Option<Vec<u8>> {
     static IMAGE: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     let make = || {

@@ -80,8 +80,8 @@ Exit code 0 only if isolation was measured; 1 if it was not; 3 if the machine wa
   $ plimsoll check plimsoll.toml
   plimsoll.toml:7: pool.web.reserv: got an unknown key, allowed deadlines, ... (did you mean \"reserve\"?)
 
-Every error of the file is reported, one on a line, as FILE:LINE: KEY: got X, allowed Y. Nothing is started and no
-backing file is opened; of those that are there it looks at kind, size and names. Every key is described in docs/configuration.md.")]
+It reports every error of the file, one a line, as FILE:LINE: KEY: got X, allowed Y. It starts nothing and opens no backing
+file; of backing files that exist it checks kind, size and names. docs/configuration.md describes every key.")]
     Check(CheckArguments),
     /// Serve what a configuration asks for, until Ctrl-C or SIGTERM
     #[command(after_help = "Example:
@@ -93,10 +93,10 @@ backing file is opened; of those that are there it looks at kind, size and names
   control on unix:/run/plimsoll/control.sock
   serving; Ctrl-C or SIGTERM ends it
 
-It stays in the foreground. What a predecessor left attached after a kill -9 is undone first. On the first SIGTERM or
-SIGINT connections are ended, file systems unmounted and volumes made durable; a second one cuts connections off.
-Mounts take root; a configuration with NBD exports only runs as any user, whose default sockets and state are then in
-$XDG_RUNTIME_DIR/plimsoll, or plimsoll-UID in the directory for temporary files.")]
+It stays in the foreground. First it detaches what an earlier daemon left attached after a kill -9. On the first SIGTERM or
+SIGINT it ends connections, unmounts file systems and makes volumes durable; a second one cuts connections off.
+Mounts take root. A configuration with NBD exports only runs as any user; default sockets and state are then in
+$XDG_RUNTIME_DIR/plimsoll, or in plimsoll-UID in the directory for temporary files.")]
     Up(UpArguments),
     /// Hold the tenants of a mounted file system to what they were promised, on a disk that is not a Plimsoll volume
     #[command(after_help = "Example:
@@ -104,23 +104,24 @@ $XDG_RUNTIME_DIR/plimsoll, or plimsoll-UID in the directory for temporary files.
   # plimsoll pool add backup --limit 10MB/s
   # plimsoll run --pool backup -- tar cf /data/backup.tar /data/db
 
-Nothing is unmounted or changed. Who caused which I/O is observed by BPF programs (without BPF, who submits it), and what is
-beyond a tenant's promises waits when its calls begin; the disk's requests are not reordered. It stays in the foreground;
-after Ctrl-C, SIGTERM or a kill -9 all gates are open. [device.NAME] observe = \"/data\" in a configuration does the same, with pools (docs/agent.md).
+The agent unmounts and changes nothing. BPF programs observe which tenant caused which I/O; without BPF, the process that
+submits I/O counts as its cause. A tenant beyond its promises waits when its calls begin; the agent does not reorder the
+disk's requests. It stays in the foreground; after Ctrl-C, SIGTERM or a kill -9 all gates are open. With
+[device.NAME] observe = \"/data\" in a configuration, plimsoll up does the same, with pools (docs/agent.md).
 
   # plimsoll agent --wdt --mount /data --weight database=400 --weight batch=100
 
-holds cgroups to shares by weight: what each reads and writes is looked at ten times a second, and the kernel's own limits
-(io.max, blkio.throttle) are set once a second. It takes no BPF. What limits were is put back at the end, or by the next
-start after a kill -9.")]
+holds cgroups to shares by weight. It measures the I/O of each cgroup ten times a second, and sets the kernel's own limits
+(io.max, blkio.throttle) once a second. It takes no BPF. At the end it puts the former limits back; after a kill -9 the next
+start does so.")]
     Agent(AgentArguments),
-    /// What the running daemon does: rates, queues and latencies of each pool and session
+    /// Show what the running daemon does: rates, queues and latencies of each pool and session
     #[command(after_help = "Example:
   $ plimsoll status --watch
   account  kind  reserve  limit  runs/s  rate  queued  at device  read p50  read p99  ...
 
-Rates are of the last whole second. Latencies are from the request's arrival to its completion, since the account
-opened. --json prints what the control socket answers (docs/control.md), with --watch one object a line.")]
+Rates are of the last whole second. Latencies run from a request's arrival to its completion and cover the time since the
+account opened. --json prints the answer of the control socket (docs/control.md), with --watch one object a line.")]
     Status(StatusArguments),
     /// List, add, change and remove pools while the daemon runs
     #[command(
@@ -136,15 +137,14 @@ opened. --json prints what the control socket answers (docs/control.md), with --
   $ plimsoll session open db loader --reserve \"20 runs/s\""
     )]
     Session(SessionCommand),
-    /// The volumes of the running daemon
+    /// List the volumes of the running daemon
     #[command(
         subcommand,
         after_help = "Example:
   $ plimsoll volume list"
     )]
     Volume(VolumeCommand),
-    /// The fast devices before volumes: how they are, and making, flushing, attaching, detaching, resizing, changing
-    /// them
+    /// Show, make, flush, attach, detach, resize and change the caches of volumes on fast devices
     #[command(
         subcommand,
         after_help = "Examples:
@@ -156,12 +156,12 @@ opened. --json prints what the control socket answers (docs/control.md), with --
     #[command(after_help = "Example:
   # plimsoll run --pool backup --limit 10MB/s -- tar cf /mnt/db/backup.tar /mnt/db/data
 
-Everything that the command and what it starts read and write on the volume is charged to its session, also when the
-kernel writes it back later or in the journal; what is beyond its promises waits when the call begins. The command takes
-the place of this process: signals, terminal and exit code are its own. The session ends with its last process.
+The session is charged for all I/O of the command and its children on the volume, also for later writeback and the journal.
+A call beyond the session's promises waits when it begins. The command takes the place of this process: signals, terminal
+and exit code are its own. The session ends with its last process.
 The daemon must serve a volume with mount.tenants = true (docs/configuration.md) or observe a disk (plimsoll agent).")]
     Run(RunArguments),
-    /// Show live who caused the I/O of each disk, by process, class and file, through writeback and journal
+    /// Show live which process caused the I/O of each disk, by class and file, through writeback and journal
     #[command(after_help = "Example:
   # plimsoll why /data
   /dev/sdb1 on /data (ext4): 0 B/s read, 21.2 MB/s written; 20.9 MB/s came through threads of the kernel
@@ -169,7 +169,7 @@ The daemon must serve a volume with mount.tenants = true (docs/configuration.md)
   tar[4711]      data     0 B/s   20 MB/s  kworker             /data/backup.tar
   postgres[812]  journal  0 B/s  880 kB/s  jbd2/sdb1-8         -
 
-No daemon is needed, any mounted ext4 or XFS will do. It takes root and BPF (docs/why.md).")]
+It needs no daemon and works on any mounted ext4 or XFS. It takes root and BPF (docs/why.md).")]
     Why(WhyArguments),
     /// Print the seccomp profile with which a container of runc or crun joins as a tenant
     #[command(after_help = "Example:
@@ -177,35 +177,35 @@ No daemon is needed, any mounted ext4 or XFS will do. It takes root and BPF (doc
   $ plimsoll container-profile $SOCKET pool=web/batch,limit=10MB/s --merge config.json > new.json
   $ mv new.json config.json
 
-config.json is the bundle's. Its seccomp profile keeps every call that it refuses; calls that it
-allows are notified where the gates want them. With a profile alone (default.json of Docker or
-Podman, or \"-\" for stdin) the profile is printed, and without --merge one that allows everything
-else. What can be asked for is in docs/tenants.md.")]
+config.json is the bundle's. Calls that its seccomp profile refuses stay refused; calls that the gates need become
+notifications. --merge also takes a profile alone (default.json of Docker or Podman, or \"-\" for stdin), and the command
+prints the merged profile. Without --merge the printed profile allows all other calls. docs/tenants.md has the keys of the
+tenant (pool, limit, ...).")]
     ContainerProfile(ContainerProfileArguments),
-    /// Record what a device of the running daemon is asked to do, as a trace
+    /// Record the requests to a device of the running daemon as a trace
     #[command(after_help = "Example:
   $ plimsoll record --device disk0 --out disk0.log --seconds 60
   disk0.log: 48211 requests, of disk0
 
-Ctrl-C ends it, too. Offsets are on the device. The formats are described in docs/traces.md: fio3 is replayed by
-fio --read_iolog, msr has response times but no flushes and trims. What is lost because this process is too slow is
-counted; tenants never wait for a recording.")]
+Ctrl-C ends it, too. Offsets are on the device. docs/traces.md describes the formats: fio --read_iolog replays fio3; msr has
+response times but no flushes and trims. Tenants never wait for a recording: if this process is too slow, it loses requests
+and counts them.")]
     Record(RecordArguments),
-    /// The models of devices that a volume can be made to behave like
+    /// List and check the models of devices, and measure real disks
     #[command(
         subcommand,
         after_help = "Example:
   $ plimsoll device list"
     )]
     Device(DeviceCommand),
-    /// The schedulers that a device can be given
+    /// List the schedulers that a device can have
     #[command(
         subcommand,
         after_help = "Example:
   $ plimsoll scheduler list"
     )]
     Scheduler(SchedulerCommand),
-    /// Experiments with their claims: the papers' figures, measured and compared
+    /// List, show and run experiments: figures of papers, measured and compared with their claims
     #[command(
         subcommand,
         after_help = "Examples:
@@ -213,7 +213,7 @@ counted; tenants never wait for a recording.")]
   $ plimsoll scenario run split-fig1 --out results"
     )]
     Scenario(ScenarioCommand),
-    /// What blocks are to caches: schemes of classes
+    /// Show schemes of block classes, and say and ask the classes of files
     #[command(
         subcommand,
         after_help = "Examples:
@@ -221,20 +221,20 @@ counted; tenants never wait for a recording.")]
   $ plimsoll class say database-index /mnt/db/orders.index"
     )]
     Class(ClassCommand),
-    /// Load an NBD server, a file or a disk with requests that come at a given rate, whatever is answered; or find its
-    /// peak
+    /// Load an NBD server, a file or a disk at a given rate, however fast it answers; or find its peak
     #[command(after_help = "Examples:
   $ plimsoll load 'nbd+unix:///scratch?socket=/run/plimsoll/nbd.sock' --mix spc1-like --destructive --out peak.svg
   offered/s  answered/s  rate  mean  p50  p90  p99  p99.9  longest  read mean  write mean
 
   $ plimsoll load /dev/sdb --mix 'read random 4KiB' --rate 50,100 --seconds 30  only reads the disk
 
-Arrivals are a Poisson process. Latency runs from when a request was due, so a server that stops for a moment shows in the
-percentiles. Without --rate the rate doubles until the mean latency passes --latency-max, the peak is found to 5 %, and 10,
-50, 80, 90 and 95 % of it are measured. A mix that writes needs --destructive. Files and disks are used past the page cache.
+Arrivals are a Poisson process. Latency runs from the moment at which a request was due, so a server that stops for a moment
+shows in the percentiles. Without --rate the rate doubles until the mean latency passes --latency-max; then the peak is found
+to 5 %, and 10, 50, 80, 90 and 95 % of it are measured. A mix that writes needs --destructive. Files and disks are read and
+written past the page cache.
 Exit code 2 if the target or the mix is wrong, and nothing was sent. More: docs/load.md.")]
     Load(LoadArguments),
-    /// Say the classes of a program's files from outside, as long as it runs
+    /// Classify the files of a program that does not say their classes itself
     #[command(
         subcommand,
         after_help = "Example:
@@ -247,7 +247,7 @@ Exit code 2 if the target or the mix is wrong, and nothing was sent. More: docs/
   49 pages in /usr/local/share/man/man1
   $ man plimsoll-pool-add
 
-make install does it. The folder is made where it is not there; pages of the same name are replaced.")]
+make install does it. It makes a missing folder and replaces pages of the same name.")]
     ManPages(ManPagesArguments),
     /// Send a recorded block trace through a scheduler to a device model, or through caches
     #[command(after_help = "Examples:
@@ -346,7 +346,7 @@ pub struct DaemonOutputArguments {
 /// `plimsoll volume ...`.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
-    /// List the volumes, where each is and who serves it
+    /// List the volumes, the place of each and the front end that serves it
     #[command(after_help = "Example:
   $ plimsoll volume list
   volume  account  device    size  start  content      served as              users
@@ -360,7 +360,7 @@ pub struct RecordArguments {
     /// The device; needed if there are several
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// The trace; what is there is replaced
+    /// The trace; an existing file is replaced
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// fio3, msr or blktrace
@@ -400,14 +400,14 @@ A model is named in a configuration as  [device.NAME] emulate = \"hdd.deskstar-1
 
 Exit code 1 if a figure is further from the known one than its row allows.")]
     Check(OutputArguments),
-    /// Find out what a real disk or file does at its worst and in sequence, and keep it in a profile
+    /// Measure a real disk or file, at random and in sequence, and write a profile of it
     #[command(after_help = "Examples:
   $ plimsoll device measure /srv/plimsoll/probe --out disk0.profile  makes the file, deletes it
   # plimsoll device measure /dev/sdb                                 only reads the disk
 
-What exists is only read, unless --destructive says otherwise; then writes are measured too and its content is lost. The
-slowest of five windows of the slowest random load is the worst case. A configuration names the profile:
-[device.NAME] profile = \"disk0.profile\". It goes past the page cache; other load on the disk makes it slower.")]
+Without --destructive it only reads what exists; with it, it measures writes too and the content is lost. The slowest of
+five windows of the slowest random load is the worst case. It goes past the page cache; other load on the disk lowers the
+figures. A configuration names the profile: [device.NAME] profile = \"disk0.profile\".")]
     Measure(MeasureArguments),
 }
 
@@ -423,8 +423,8 @@ pub enum SchedulerCommand {
   zygaria      reserve  blocks   -                     -               -
 
 Levels: calls wait at their entry, pages are charged when they become dirty, blocks (requests) wait or are ordered, and the
-kernel holds what exceeds the limits of a cgroup (plimsoll agent --wdt). What is not kept is refused: by check and up, by
-pool, session and run, and on the control socket.")]
+kernel delays I/O beyond the limits of a cgroup (plimsoll agent --wdt). A promise that the scheduler does not keep is
+refused: by check and up, by pool, session and run, and on the control socket.")]
     List(OutputArguments),
 }
 

@@ -1,4 +1,4 @@
-//! The `plimsoll` command as a library, so that tests and the demonstration call the same code as people do.
+//! The `plimsoll` command as a library, so that tests and the demo call the same code.
 //!
 //! | module | what is in it |
 //! | --- | --- |
@@ -15,7 +15,7 @@
 //! | [`why`] | which processes caused the I/O of disks |
 
 #![forbid(unsafe_code)]
-#![deny(clippy::print_stdout, reason = "it panics when nobody reads any more, as behind `| head`: see commands::print")]
+#![deny(clippy::print_stdout, reason = "it panics when the reader has gone, as behind `| head`: see commands::print")]
 
 pub mod arguments;
 pub mod commands;

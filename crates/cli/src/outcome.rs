@@ -16,7 +16,7 @@ const NOT_FOUND: u8 = 127;
 /// Why a command did not do what it was asked. Each kind has its exit code; success has 0.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// Exit code 1: something went wrong while running, or a claim that was checked does not hold.
+    /// Exit code 1: a command failed while running, or a checked claim does not hold.
     #[error("{0}")]
     Failed(String),
     /// Exit code 2: the configuration or an argument is wrong; nothing was started.
@@ -25,14 +25,14 @@ pub enum Failure {
     /// Exit code 2: the configuration is wrong; nothing was started.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
-    /// Exit code 3: this machine or this user cannot run it, so nothing is known about the outcome.
+    /// Exit code 3: this machine or this user cannot run it, so the outcome is unknown.
     #[error("not run: {0}")]
     NotRun(String),
-    /// Exit code 4: the engine of a device failed while the daemon served; all others were closed in order.
+    /// Exit code 4: a device's engine failed while the daemon served; all others were closed in order.
     #[error("{0}")]
     EngineFailed(String),
-    /// A command that runs another program ends as `env`, `nohup` and `timeout` do: 125 for its own failure, 126
-    /// where the program cannot be executed, 127 where there is none. All other codes are the program's.
+    /// A command that runs another program ends as `env`, `nohup` and `timeout` do. 125 stands for its own failure, 126
+    /// for a program that cannot be executed, 127 for a missing one. All other codes are the program's.
     #[error("{message}")]
     Wrapped {
         /// 125 to 127.
@@ -42,10 +42,20 @@ pub enum Failure {
     },
 }
 
+/// The exit code of [`Failure::BadInput`].
+const BAD_INPUT: u8 = 2;
 /// The exit code of [`Failure::EngineFailed`].
 pub const ENGINE_FAILED: u8 = 4;
 
 impl Failure {
+    /// All of these failures as one, with a line each; `None` if there are none. It is bad input if each of them is.
+    pub fn of_all(failures: Vec<Failure>) -> Option<Failure> {
+        let is_bad_input = failures.iter().all(|failure| failure.code() == BAD_INPUT);
+        let lines: Vec<String> = failures.iter().map(Failure::to_string).collect();
+        let make = if is_bad_input { Failure::BadInput } else { Failure::Failed };
+        (!lines.is_empty()).then(|| make(lines.join("\n")))
+    }
+
     /// The same failure, of a command that was to run another program and did not come so far.
     pub fn of_wrapper(self) -> Failure {
         match self {
@@ -65,7 +75,7 @@ impl Failure {
         match self {
             Failure::Wrapped { code, .. } => *code,
             Failure::Failed(_) => 1,
-            Failure::BadInput(_) | Failure::Configuration(_) => 2,
+            Failure::BadInput(_) | Failure::Configuration(_) => BAD_INPUT,
             Failure::NotRun(_) => 3,
             Failure::EngineFailed(_) => ENGINE_FAILED,
         }

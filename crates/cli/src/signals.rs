@@ -1,4 +1,4 @@
-//! The signals that end a command that has something to put away, or have a daemon look at its configuration again.
+//! Signals that end a command with work to undo, or make a daemon read its configuration again.
 
 use crate::outcome::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 pub enum Told {
     /// SIGTERM or SIGINT: the command is to end.
     ToEnd,
-    /// SIGHUP: its terminal has gone, or an administrator wants a daemon to look at its configuration again. A terminal
+    /// SIGHUP: the terminal has gone, or an administrator asks a daemon to read its configuration again. A terminal
     /// that closes may say so twice, through the shell and by itself.
     HangUp,
 }
@@ -27,8 +27,8 @@ pub fn is_told_to_end() -> bool {
     IS_TOLD_TO_END.load(Ordering::Relaxed)
 }
 
-/// Takes note of SIGHUP from now on instead of ending, until [`listen`] is told of it: for daemons, as the first thing
-/// that they do. A SIGHUP that is ignored stays so.
+/// Blocks SIGHUP until [`listen`] handles it, instead of ending: for daemons, as the first thing that they do. A SIGHUP
+/// that is ignored stays so.
 pub fn hold_hang_ups() {
     if heard(ignored()).all(|signal| signal != SIGHUP) {
         return;
@@ -40,9 +40,8 @@ pub fn hold_hang_ups() {
     }
 }
 
-/// Calls `told`, on a thread of its own, each time that this process is told something: by SIGTERM, SIGINT or SIGHUP. A
-/// signal that was ignored when the process began stays so: `nohup` ignores SIGHUP for it, and a script SIGINT for what
-/// it starts in the background.
+/// Calls `told`, on a thread of its own, at each SIGTERM, SIGINT or SIGHUP. A signal that was ignored at the start of
+/// the process stays ignored. `nohup` ignores SIGHUP, and a script SIGINT for its background processes.
 ///
 /// # Errors
 /// The system refuses.
@@ -73,7 +72,7 @@ fn heard(ignored: u64) -> impl Iterator<Item = i32> {
     [SIGTERM, SIGINT, SIGHUP].into_iter().filter(move |&signal| signal == SIGTERM || !is_ignored(signal))
 }
 
-/// The signals that this process ignores, a bit each; none if the kernel does not tell.
+/// The signals that this process ignores, one bit each; none if the kernel does not tell.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

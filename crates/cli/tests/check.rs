@@ -91,6 +91,15 @@ fn json_says_the_same() {
     assert_eq!(value["volumes"][0]["name"], "db");
     assert_eq!(value["volumes"][3]["start_bytes"], 12_u64 << 30);
     assert_eq!((&value["pools"][4]["name"], &value["pools"][4]["parent"]), (&"shop".into(), &"web".into()));
+    let targets = plimsoll(&folder("good"), &["check", "--json", "iscsi.toml"]);
+    let value: serde_json::Value = serde_json::from_slice(&targets.stdout).unwrap();
+    let door = serde_json::json!({ "front_end": "iscsi", "name": "iqn.2026-01.local.plimsoll:vm-1", "user": "alice" });
+    assert_eq!(value["volumes"][0]["doors"], serde_json::json!([door]));
+    assert_eq!(value["addresses"]["nbd"], serde_json::json!([]));
+    assert_eq!(
+        (value["addresses"]["iscsi"].as_array().unwrap().len(), &value["iscsi_listen"][0]),
+        (4, &"tcp:127.0.0.1:0".into())
+    );
     let broken = plimsoll(&folder("broken"), &["check", "--json", "undefined-pool.toml"]);
     assert_eq!(broken.status.code(), Some(2));
     let value: serde_json::Value = serde_json::from_slice(&broken.stdout).unwrap();
@@ -122,7 +131,8 @@ fn json_says_paths_that_are_no_text_as_near_as_text_can() {
 
 /// What `up` would refuse when it opens a volume, `check` refuses with a line. What is not there yet is not judged.
 ///
-/// Planted breaks: files are not looked at; two names of one file are two files; any key is one.
+/// Planted breaks: files are not looked at; two names of one file are two files; any key is one; a key is opened as any
+/// file (a FIFO is waited for).
 #[test]
 fn files_that_cannot_be_what_the_configuration_says_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -142,6 +152,10 @@ fn files_that_cannot_be_what_the_configuration_says_are_refused() {
     std::fs::File::create(path("short.img")).unwrap().set_len(4096).unwrap();
     let short = "plimsoll.toml:8: volume.v.size: got 1 MiB, and \"short.img\" has 4 KiB, allowed at most what the file has, or a longer file\n";
     assert_eq!(message(&of("short.img")), short);
+    std::fs::File::create(path("short.img")).unwrap().set_len((16 << 20) - 4096).unwrap();
+    let short = message(&of("short.img").replace("1MiB", "16MiB"));
+    let alike = "volume.v.size: got 16 MiB (16777216 B), and \"short.img\" has 16 MiB (16773120 B), allowed ";
+    assert!(short.contains(alike), "{short}");
     std::fs::create_dir(path("folder")).unwrap();
     let folder =
         "plimsoll.toml:9: volume.v.file: got \"folder\", a directory, allowed a regular file or a block device\n";
@@ -165,6 +179,11 @@ fn files_that_cannot_be_what_the_configuration_says_are_refused() {
     );
     mode(0o600);
     assert_eq!(message(&encrypted), "");
+    std::fs::remove_file(path("key")).unwrap();
+    assert!(Command::new("mkfifo").arg(path("key")).status().unwrap().success());
+    let fifo = message(&encrypted);
+    let refused = "plimsoll.toml:10: volume.v.encryption.key_file: got \"key\": it is no regular file, allowed ";
+    assert!(fifo.starts_with(refused), "{fifo}");
 }
 
 /// A cache's file is a directory, the configuration itself, or a file on which a loop device lies (as root).

@@ -12,8 +12,8 @@ pub struct CallId(pub u64);
 pub struct FileId(pub u64);
 
 impl FileId {
-    /// The device itself, as the file that a file system's metadata is in: each of its pages at its place on the
-    /// device. What a journal or log writes is not: it is no process's page.
+    /// The device itself, as the file of a file system's metadata: each of its pages at its place on the device. What a
+    /// journal or log writes is not: it is no process's page.
     pub const DEVICE: FileId = FileId(0);
 }
 

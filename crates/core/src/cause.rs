@@ -4,8 +4,8 @@
 //! carries the changes of every process that joined the transaction. So a request has a *set* of causes (split-level
 //! paper, section 3.2), and a scheduler that charges it shares the cost among them.
 //!
-//! Accounts below 64, in practice all that are active at once, are bits of one word: copying, union and test cost one
-//! instruction and no memory. Accounts above spill into a sorted list on the heap.
+//! Accounts below 64 are bits of one word; in practice these are all that are active at once. Copying, union and test
+//! cost one instruction and no memory. Accounts above spill into a sorted list on the heap.
 
 use crate::account::AccountId;
 
@@ -26,6 +26,7 @@ impl CauseSet {
     pub const EMPTY: CauseSet = CauseSet { mask: 0, above: None };
 
     /// The set with `account` as its only member.
+    #[inline]
     pub fn of(account: AccountId) -> CauseSet {
         let mut set = CauseSet::EMPTY;
         set.insert(account);
@@ -33,6 +34,7 @@ impl CauseSet {
     }
 
     /// The set of the accounts 0 to 63 with their bits set in `mask`.
+    #[inline]
     pub const fn from_mask(mask: u64) -> CauseSet {
         CauseSet { mask, above: None }
     }
@@ -43,6 +45,7 @@ impl CauseSet {
     }
 
     /// Adds `account`; O(1) below 64, otherwise O(members above).
+    #[inline]
     pub fn insert(&mut self, account: AccountId) {
         if account.0 < MASK_ACCOUNTS {
             self.mask |= 1 << account.0;
@@ -67,6 +70,7 @@ impl CauseSet {
     }
 
     /// Adds every member of `other`.
+    #[inline]
     pub fn union_with(&mut self, other: &CauseSet) {
         self.mask |= other.mask;
         for &member in other.above.iter().flat_map(|above| above.iter()) {
@@ -75,6 +79,7 @@ impl CauseSet {
     }
 
     /// Whether `account` is a member.
+    #[inline]
     pub fn contains(&self, account: AccountId) -> bool {
         if account.0 < MASK_ACCOUNTS {
             self.mask & (1 << account.0) != 0
@@ -84,16 +89,29 @@ impl CauseSet {
     }
 
     /// Number of members: by how many a shared cost is divided.
+    #[inline]
     pub fn len(&self) -> usize {
         self.mask.count_ones() as usize + self.above.as_ref().map_or(0, |above| above.len())
     }
 
     /// Whether no cause is known.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.mask == 0 && self.above.is_none()
     }
 
+    /// The member of a set that has one.
+    #[inline]
+    pub fn only(&self) -> Option<AccountId> {
+        match (self.mask, self.above.as_deref().map(Vec::as_slice)) {
+            (mask, None) if mask.is_power_of_two() => Some(AccountId(mask.trailing_zeros())),
+            (0, Some(&[member])) => Some(AccountId(member)),
+            _ => None,
+        }
+    }
+
     /// The members in ascending order.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = AccountId> + '_ {
         let mut rest = self.mask;
         let low = std::iter::from_fn(move || {
@@ -151,6 +169,8 @@ mod tests {
                 prop_assert_eq!(set.iter().map(|a| a.0).collect::<Vec<_>>(), oracle.iter().copied().collect::<Vec<_>>());
                 prop_assert_eq!(set.len(), oracle.len());
                 prop_assert_eq!(set.is_empty(), oracle.is_empty());
+                let only = oracle.first().filter(|_| oracle.len() == 1);
+                prop_assert_eq!(set.only(), only.copied().map(AccountId));
                 prop_assert_eq!(&set, &oracle.iter().map(|&a| AccountId(a)).collect::<CauseSet>());
                 for probe in [0, 63, 64, 65, 1999] {
                     prop_assert_eq!(set.contains(AccountId(probe)), oracle.contains(&probe));

@@ -1,7 +1,7 @@
 //! What a block means to the software above: its class.
 //!
-//! Five bits travel with each request (Differentiated Storage Services, section 3). What a class is called and how
-//! important it is are *data*: a [`Scheme`] is read from a file (`settings`), so that a site can bring its own.
+//! Five bits travel with each request (Differentiated Storage Services, section 3). A class's name and importance are
+//! *data*: a [`Scheme`] is read from a file (`settings`), so that a site can bring its own.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;

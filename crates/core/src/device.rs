@@ -15,8 +15,8 @@ pub struct DeviceProfile {
     pub sequential_bytes_per_second: f64,
     /// Bytes per second of one sequential writer that lasts: a solid-state drive writes slower than it reads.
     pub sequential_write_bytes_per_second: f64,
-    /// How much longer a head settles before it writes than before it reads (data sheets: average write seek less
-    /// average read seek); zero where that is not known, and where there is no head.
+    /// Additional time of a head to settle before a write, over a read (data sheets: average write seek less average
+    /// read seek). Zero if it is not known, and without a head.
     pub write_settle: Span,
     /// Whether a head has to move.
     pub is_rotational: bool,

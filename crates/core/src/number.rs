@@ -1,4 +1,4 @@
-//! Numbers with a unit behind them, read from and printed as text; `units` and `time` say which units there are.
+//! Numbers with a unit, read from and printed as text. `units` and `time` have the units.
 
 use thiserror::Error;
 
@@ -29,7 +29,7 @@ pub(crate) struct Number {
 }
 
 impl Number {
-    /// What so many units of `factor` are, to the last digit if the number is whole; `None` if that is beyond 64 bits.
+    /// The value of so many units of `factor`, to the last digit if the number is whole; `None` beyond 64 bits.
     pub(crate) fn times(&self, factor: u64) -> Option<u64> {
         let product = self.value * factor as f64;
         let rounded = (product < u64::MAX as f64).then(|| product.round() as u64);
@@ -51,7 +51,7 @@ pub(crate) fn parse_quantity<'text>(
     }
 }
 
-/// `value` in the largest of `units` of which it is a whole number; they are by size, and the first is 1.
+/// `value` in the largest of `units` of which it is a whole number. `units` are in order of size, and the first is 1.
 pub(crate) fn in_whole_units(value: u64, units: &[(u64, &str)]) -> String {
     let fits = |factor: u64| value >= factor && value.is_multiple_of(factor);
     let &(factor, unit) = units.iter().rev().find(|(factor, _)| fits(*factor)).unwrap_or(&units[0]);

@@ -1,5 +1,5 @@
-//! Asks the processor to load memory that is going to be needed: what waits for memory and not for instructions can
-//! wait for several pieces of it at once, or do something else meanwhile.
+//! Asks the processor to load memory that will be needed. Code that waits for memory and not for instructions can wait
+//! for several pieces of it at once, or do other work meanwhile.
 
 /// Bytes that one instruction loads: a cache line of x86-64.
 #[cfg(target_arch = "x86_64")]

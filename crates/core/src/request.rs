@@ -7,7 +7,7 @@ use crate::class::Class;
 use crate::time::Time;
 use crate::units::RUN_BYTES_MAX;
 
-/// The host's name for a request while it is under way; the host chooses it and may reuse it after completion.
+/// The host's name for a request under way. The host chooses it and may reuse it after completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -34,6 +34,7 @@ impl Operation {
 
     /// How many runs it takes for so many bytes: one for every 32 KiB begun (Zygaria, section 4.3), and one for a flush
     /// or a trim, which move no data.
+    #[inline]
     pub const fn runs(self, bytes: u32) -> u64 {
         match self {
             Operation::Flush | Operation::Trim => 1,
@@ -94,6 +95,7 @@ impl BlockRequest {
     }
 
     /// How many runs it takes by itself.
+    #[inline]
     pub fn runs(&self) -> u64 {
         self.operation.runs(self.length)
     }

@@ -26,7 +26,7 @@ use crate::time::{Span, Time};
 /// What a scheduler answers to a call at its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallDecision {
-    /// The call goes on.
+    /// The call may begin.
     Admit,
     /// The process waits at the entry until [`Scheduler::released_calls`] names the call.
     Hold,
@@ -97,20 +97,20 @@ pub trait Scheduler: Send {
         let _ = (now, account);
     }
 
-    /// Whether the scheduler starts the writeback of everything that becomes dirty, by [`Wish::StartWriteback`]: then
-    /// the host starts no flusher of its own (split-level paper, sections 4.2 and 7.1.2). Constant.
+    /// Whether the scheduler starts the writeback of all dirty pages, by [`Wish::StartWriteback`]. Then the host starts
+    /// no flusher of its own (split-level paper, sections 4.2 and 7.1.2). Constant.
     fn owns_writeback(&self) -> bool {
         false
     }
 
-    /// The host lets at most so many bytes of memory be dirty: beyond that it makes writers wait by itself. Told before
+    /// The host allows at most so many bytes of dirty memory. Beyond that it makes writers wait by itself. Told before
     /// anything is dirty, and again when it changes.
     fn dirty_memory_limited(&mut self, now: Time, bytes_max: u64) {
         let _ = (now, bytes_max);
     }
 
-    /// A single file was promised deadlines, which go before those of the accounts that use it; what is `None` stays
-    /// with the account. Told again when they change; a file with none at all is an ordinary one.
+    /// A single file was promised deadlines, which take precedence over those of its accounts. A deadline of `None`
+    /// stays with the account. Told again when they change; a file with none at all is an ordinary one.
     fn file_promised(&mut self, now: Time, file: FileId, deadlines: &Deadlines) {
         let _ = (now, file, deadlines);
     }
@@ -157,8 +157,8 @@ pub trait Scheduler: Send {
         let _ = (now, wishes);
     }
 
-    /// How far promises had to be stretched because the device was slower than what was promised on it: the time by
-    /// which all reserves together fell behind since the start. Zero where they hold, and for schedulers without any.
+    /// Time by which all reserves together fell behind since the start, because the device was slower than its
+    /// promises. Zero where they hold, and for schedulers without any.
     fn overload(&self) -> Span {
         Span::ZERO
     }

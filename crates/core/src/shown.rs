@@ -1,4 +1,4 @@
-//! Text that another party chose, in a line of ours: names of files, mount points, processes, volumes, sessions.
+//! Text from another party, made safe for a line of output: names of files, mount points, processes, volumes, sessions.
 //!
 //! **Rule.** A character that a terminal obeys, or that changes how the characters beside it are read, stands there
 //! escaped. **Complication.** A message of several lines keeps the line ends between its lines ([`shown_lines`]); a
@@ -6,8 +6,8 @@
 
 use std::borrow::Cow;
 
-/// Whether a terminal does something else with `character` than to print it in its place: control characters, marks and
-/// overrides of direction (Unicode Standard Annex 9), characters without width, and separators of lines.
+/// Whether a terminal does something else with `character` than to print it in its place. Such are control characters,
+/// marks and overrides of direction (Unicode Standard Annex 9), characters without width, and separators of lines.
 fn is_active(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -21,7 +21,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, is_active)
 }
 
-/// The same for a text of ours of several lines, of which each name is a part of one.
+/// The same for a text of several lines with such names in it.
 pub fn shown_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |character| character != '\n' && is_active(character))
 }

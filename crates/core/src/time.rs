@@ -1,4 +1,4 @@
-//! Time as schedulers see it: a point ([`Time`]) or a length ([`Span`]), in nanoseconds, on a clock that the host owns.
+//! Time as schedulers see it: a point ([`Time`]) or a length ([`Span`]), in nanoseconds of the host's clock.
 //!
 //! The zero of [`Time`] is whatever the host says: the start of a simulation, or the start of a device's thread. Two
 //! hosts never compare times. 64 bits of nanoseconds last 584 years.

@@ -1,6 +1,6 @@
 //! Byte sizes and rates, read and printed as people write them.
 //!
-//! A [`Rate`] has three units. *Runs per second* is the scheduler's own: a run is sequential I/O of one session up to
+//! A [`Rate`] has three units. *Runs per second* is the scheduler's own. A run is sequential I/O of one session up to
 //! 32 KiB, a proxy for one seek (Zygaria, section 3). *Bytes per second* is what users of streams think in. *Per cent
 //! of the device* is what administrators think in. It stays a percentage until the device is known, because the same
 //! configuration must mean something on a faster disk.
@@ -18,7 +18,7 @@ pub use crate::number::ParseUnitError;
 
 /// Bytes in one run: sequential I/O of a session up to this size counts as one (Zygaria, section 4.3).
 pub const RUN_BYTES_MAX: u64 = 32 * 1024;
-/// The longest deadline: what is due in centuries is due when no clock says so any more, and then it is never done.
+/// The longest deadline. A later one could lie beyond the clock's range, and its request would never be done.
 pub const DEADLINE_MAX: Span = Span::from_secs(3600);
 /// The deadlines that [`deadline`] takes, in words.
 pub const DEADLINES: &str = "a time above zero and up to 1 h, such as \"20ms\"";
@@ -88,6 +88,18 @@ impl fmt::Display for ByteCount {
     }
 }
 
+impl ByteCount {
+    /// The size as it is shown where `other` stands in the same line: with its bytes, if the two look alike and are
+    /// not: `16 MiB (16781312 B)`.
+    pub fn beside(self, other: ByteCount) -> String {
+        let shown = self.to_string();
+        match self != other && shown == other.to_string() {
+            true => format!("{shown} ({} B)", self.0),
+            false => shown,
+        }
+    }
+}
+
 /// How much of a device per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rate {
@@ -115,7 +127,7 @@ impl Rate {
         }
     }
 
-    /// What this is in bytes per second on a device that is promised as `device_runs_per_second`: a run counts as full.
+    /// This rate in bytes per second on a device with `device_runs_per_second`. A run counts as full.
     pub fn bytes_per_second(self, device_runs_per_second: f64) -> f64 {
         match self {
             Rate::BytesPerSecond(bytes) => bytes,
@@ -216,6 +228,19 @@ mod tests {
     /// The text as which `value` is serialised.
     fn written(value: impl Serialize) -> String {
         toml::Value::try_from(value).unwrap().as_str().unwrap().to_owned()
+    }
+
+    /// Planted break: sizes are shown as they are anywhere.
+    #[test]
+    fn sizes_that_look_alike_and_are_not_are_told_with_their_bytes() {
+        let sizes = |one: u64, other: u64| {
+            let (one, other) = (ByteCount(one), ByteCount(other));
+            (one.beside(other), other.beside(one))
+        };
+        let both = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+        assert_eq!(sizes(16 << 20, 8 << 20), both("16 MiB", "8 MiB"));
+        assert_eq!(sizes(16 << 20, 16 << 20), both("16 MiB", "16 MiB"));
+        assert_eq!(sizes(16 << 20, (16 << 20) + 4096), both("16 MiB (16777216 B)", "16 MiB (16781312 B)"));
     }
 
     #[test]

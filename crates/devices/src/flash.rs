@@ -1,21 +1,21 @@
 //! Solid-state drives: a controller, many dies that work at once, and one link to the host.
 //!
 //! The intuition: three stations that a request passes. The controller takes one command at a time; the dies work in
-//! parallel; the link carries one reply at a time. Which of them is the bottleneck depends on the request: small random
-//! reads are limited by the controller or the link, small random writes by the dies, large transfers by the link.
+//! parallel; the link carries one reply at a time. The bottleneck depends on the request. The controller or the link
+//! limits small random reads, the dies limit small random writes, the link limits large transfers.
 //!
 //! ```text
 //!   submit --> controller --> die 0 .. die n-1 --> link --> done
 //!              one command    pages in parallel    in the order in which data is ready
 //! ```
 //!
-//! The rule for writes: a write is done when its pages are in the drive's buffer, and the buffer has room again when
+//! The rule for writes: a write is done when its pages are in the drive's buffer. The buffer has room again when
 //! earlier pages are programmed. So the buffer hides a burst, and a lasting load runs at the speed of the dies. Pages
-//! go to the dies in turn, wherever they belong. A page that continues a recent write costs one program; a page
+//! go to the dies in turn, wherever they belong. A page that continues a recent write costs one program. A page
 //! elsewhere also costs the copying and erasing that it will cause, charged at once as a longer program.
 //!
-//! The complication is reads that meet writes: a read does not wait for all programs queued at its die, only for the
-//! operation in progress, and pushes the rest back by its own time.
+//! The complication is reads that meet writes. A read does not wait for all programs queued at its die, only for the
+//! operation in progress. It delays the rest by its own time.
 
 use crate::model::{DeviceModel, DeviceRequest, Finished};
 use crate::random::mix;
@@ -100,7 +100,7 @@ pub const X25_E: FlashParameters = FlashParameters {
     sequential_write_bytes_per_second: 170_000_000,
     // Data sheet: 3,300 random writes of 4 KiB per second.
     random_writes_per_second: 3_300,
-    // As the X25-M's, whose controller it shares.
+    // As the X25-M's: it has the same controller.
     write_buffer_bytes: 256 << 10,
     is_buffer_durable: false,
     sequential_bytes_per_second: 250e6,
@@ -161,7 +161,7 @@ struct Die {
     programs_until: Time,
 }
 
-/// A request whose data is ready for the link, or will be.
+/// A request with its data ready for the link, now or at a known time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ready {
     at: Time,
@@ -347,7 +347,7 @@ mod tests {
         .collect()
     }
 
-    /// Reads, station by station: the controller takes them in turn, then the dies theirs, then the link takes them in
+    /// Reads, station by station. The controller takes them in turn, then the dies theirs, then the link takes them in
     /// the order in which they are ready.
     fn oracle(drive: &Flash, reads: &[(u64, u64, u64)]) -> Vec<(u64, Time)> {
         let parameters = &drive.parameters;

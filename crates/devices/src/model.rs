@@ -35,13 +35,13 @@ pub trait DeviceModel {
     fn profile(&self) -> &DeviceProfile;
     /// Takes a request at `now`.
     fn submit(&mut self, now: Time, request: DeviceRequest);
-    /// Takes a request at `now` whose blocks are of `class`. Only a device with a cache cares.
+    /// Takes a request at `now` for blocks of `class`. Only a device with a cache cares.
     fn submit_classified(&mut self, now: Time, request: DeviceRequest, class: Class) {
         let _ = class;
         self.submit(now, request);
     }
-    /// When to call [`complete`](DeviceModel::complete) next: when the next request will be done, or earlier if that
-    /// depends on something that happens first inside a device made of several. `None` if no request is outstanding.
+    /// Time of the next call of [`complete`](DeviceModel::complete): the next request's end. It is earlier if that end
+    /// depends on an earlier event inside a device made of several. `None` if no request is outstanding.
     fn next_completion(&self) -> Option<Time>;
     /// The earliest request that is done by `now`, if any.
     fn complete(&mut self, now: Time) -> Option<Finished>;

@@ -11,8 +11,8 @@
 //!   row 3         j'  f'  g'  h'  i'
 //! ```
 //!
-//! The rule: a read goes to the one of the two disks that has fewer requests; a write goes to both and is done when
-//! both are; a flush goes to all. A request that crosses the border of a piece is cut there.
+//! The rule: a read goes to the one of the two disks with fewer requests. A write goes to both and is done when both
+//! are; a flush goes to all. A request that crosses the border of a piece is cut there.
 //!
 //! The complication: when a write to two disks will be done is not known while its second half still waits in a disk's
 //! queue. So [`next_completion`](DeviceModel::next_completion) may name an earlier moment, at which only a half is
@@ -57,7 +57,7 @@ pub const RAID1E_5: Raid1eParameters = Raid1eParameters {
     outstanding_max: 50,
 };
 
-/// A request of the host whose parts are at the disks.
+/// A request of the host with parts at the disks.
 #[derive(Clone, Copy, Debug)]
 struct Parent {
     token: u64,
@@ -88,7 +88,7 @@ impl Raid1e {
                 worst_case_runs_per_second: parameters.worst_case_runs_per_second,
                 sequential_bytes_per_second: parameters.sequential_bytes_per_second,
                 sequential_write_bytes_per_second: parameters.sequential_bytes_per_second,
-                write_settle: Span::from_micros(parameters.disk.write_settle_us),
+                write_settle: Span::from_micros(parameters.disk.seek.write_settle_us),
                 is_rotational: true,
                 outstanding_max: parameters.outstanding_max,
             },

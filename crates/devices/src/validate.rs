@@ -228,7 +228,7 @@ static KNOWN: &[Known] = &[
 /// Requests for which the worst case is measured.
 const WORST_CASE_REQUESTS: u32 = 8_000;
 
-/// What the profile promises, beside what the model does: random requests of 4 KiB, as many outstanding as the profile
+/// The profile's promise beside the model's result. It is random requests of 4 KiB, as many outstanding as the profile
 /// says, reads or writes, whichever are slower.
 fn worst_case(model: &'static str) -> Option<ValidationRow> {
     let profile = build(model, SEED)?.profile().clone();

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 /// Every model by name, and a drive with a write cache, which no model has by default.
 fn devices(seed: u64) -> Vec<Box<dyn DeviceModel + Send>> {
     let mut devices: Vec<_> = models().iter().map(|entry| (entry.build)(seed)).collect();
-    let cached = parameters::HddParameters { write_cache_bytes: 2 << 20, ..parameters::WD_AAKX };
+    let buffer = parameters::BufferParameters { write_cache_bytes: 2 << 20, ..parameters::WD_AAKX.buffer };
+    let cached = parameters::HddParameters { buffer, ..parameters::WD_AAKX };
     devices.push(Box::new(Hdd::new(&cached, seed)));
     devices
 }

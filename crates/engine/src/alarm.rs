@@ -1,4 +1,4 @@
-//! Says when a device does less than was promised on it, and when it keeps its promises again.
+//! Alarm of a device that is slower than its promises.
 //!
 //! **Intuition.** A drive that was measured may grow slower: it is full, it is dying, its host is busy. Then not all
 //! reserves can be kept; a scheduler lets all fall behind alike and says by how much time ([`Scheduler::overload`]).
@@ -12,7 +12,7 @@ use plimsoll_core::{Span, Time};
 
 /// How often the reserves are looked at.
 const WINDOW: Span = Span::from_secs(1);
-/// The part of the reserves that may be lost without an alarm: completions scatter around deadlines.
+/// Part of the reserves that may be lost without an alarm. Completions scatter around deadlines.
 const LOST_PART_MAX: f64 = 0.01;
 
 /// The alarm of one device.
@@ -36,7 +36,7 @@ impl Alarm {
         Alarm { window_start: now, overload_before: Span::ZERO, kept_part: 1.0 }
     }
 
-    /// The part of their reserves that accounts had in the last window; 1 where promises hold.
+    /// Part of their reserves that accounts had in the last window. It is 1 where promises hold.
     pub(super) fn kept_part(&self) -> f64 {
         self.kept_part
     }

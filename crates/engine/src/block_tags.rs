@@ -1,4 +1,4 @@
-//! The causes of blocks: which accounts caused each block of a volume, and what it is to them.
+//! Causes of blocks: the accounts that caused each block of a volume.
 //!
 //! **Pieces end where causes change**, so that the account that caused most of a merged request pays for most of it.
 //! But they are at least a run long ([`RUN_BYTES_MAX`]); else pages that two tenants wrote in turns would make a
@@ -30,7 +30,7 @@ pub struct BlockTag {
 }
 
 impl BlockTag {
-    /// That of a flush, which makes durable what was written: the accounts that caused those writes caused it.
+    /// The tag of a flush. The accounts that caused the writes before it caused the flush.
     pub(super) fn of_flush(unflushed: &mut CauseSet) -> BlockTag {
         BlockTag { causes: std::mem::take(unflushed), ..BlockTag::default() }
     }
@@ -38,14 +38,14 @@ impl BlockTag {
 
 /// The causes of what reaches a volume, block by block.
 pub trait BlockTags: Send {
-    /// What is known of the newest `operation` on the block of [`TAG_BLOCK_BYTES`] at `offset` bytes of the volume, a
-    /// multiple of that size. Asked on the engine's thread once for each block that is read or written: it must neither
-    /// wait nor allocate.
+    /// The tag of the newest `operation` on a block. `offset` is a multiple of [`TAG_BLOCK_BYTES`], in bytes of the
+    /// volume. Asked on the engine's thread once for each block that is read or written: it must neither wait nor
+    /// allocate.
     fn tag(&self, operation: Operation, offset: u64) -> BlockTag;
 }
 
-/// The next piece's tag and how much of the request it covers: from the volume's byte `begin` on, at most `length_max`
-/// bytes. O(blocks).
+/// The next piece's tag, and how many bytes of the request it covers: from the volume's byte `begin` on, at most
+/// `length_max` bytes. O(blocks).
 pub(super) fn tag_piece(
     tags: &dyn BlockTags,
     tree: &AccountTree,
@@ -74,10 +74,7 @@ pub(super) fn tag_piece(
 }
 
 /// The session with a piece in its queue: that of its only cause, or else `submitter`.
+#[inline]
 pub fn session_of(causes: &CauseSet, submitter: AccountId) -> AccountId {
-    let mut causes = causes.iter();
-    match (causes.next(), causes.next()) {
-        (Some(only), None) => only,
-        _ => submitter,
-    }
+    causes.only().unwrap_or(submitter)
 }

@@ -18,8 +18,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
 use std::ptr::NonNull;
 
-/// Slots of this size or more give their memory back to the kernel when they are given back, bytes: they are rare, and
-/// one kept warm would cost more than all small ones together.
+/// Smallest slot, in bytes, that gives its memory back to the kernel when it becomes free. Such slots are rare, and one
+/// that stays warm costs more than all small ones together.
 const RETURNED_BYTES_MIN: u32 = 4 << 20;
 
 /// A number of buffers of one size.
@@ -53,7 +53,7 @@ impl Buffer {
         self.capacity as usize
     }
 
-    /// Where the data begin: page-aligned, with [`HEADROOM_BYTES`] of room before it that belong to the buffer too.
+    /// Start of the data, page-aligned. The [`HEADROOM_BYTES`] before it belong to the buffer, too.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.data.as_ptr()
     }
@@ -112,8 +112,8 @@ struct Class {
     bytes: u32,
     /// First slot's distance from the base.
     start: usize,
-    /// Free slots: those that take no memory, then the others, the one given back last on top: it is still in the
-    /// processor's cache.
+    /// Free slots: first those without memory, then the others. The last returned slot is on top, because it is still
+    /// in the processor's cache.
     free: Vec<u16>,
     /// How many of them take no memory.
     cold: usize,
@@ -204,8 +204,8 @@ impl Arena {
         self.warm_bytes = warm_bytes;
     }
 
-    /// Gives the memory of up to `slots_max` free slots back to the kernel, those first that were not used for longest;
-    /// says of how many.
+    /// Gives the memory of up to `slots_max` free slots back to the kernel, least recently used first. Answers how many
+    /// slots.
     pub(crate) fn trim(&mut self, slots_max: usize) -> usize {
         let Some(memory) = &self.memory else { return 0 };
         let mut trimmed = 0;

@@ -10,10 +10,12 @@ impl<T> Default for ByVolume<T> {
 }
 
 impl<T> ByVolume<T> {
+    #[inline]
     pub(crate) fn get(&self, volume: u32) -> Option<&T> {
         self.0.get(volume as usize)?.as_deref()
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, volume: u32) -> Option<&mut T> {
         self.0.get_mut(volume as usize)?.as_deref_mut()
     }

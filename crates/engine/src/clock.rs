@@ -18,7 +18,7 @@ impl Clock {
         Time::from_nanos(monotonic_ns() - self.zero_ns)
     }
 
-    /// The engine's time of a reading of the kernel's monotonic clock; 0 for one before it started.
+    /// The engine's time for a reading of the kernel's monotonic clock; 0 for a time before the engine's start.
     pub(crate) fn time_of(&self, monotonic_ns: u64) -> Time {
         Time::from_nanos(monotonic_ns.saturating_sub(self.zero_ns))
     }

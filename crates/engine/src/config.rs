@@ -1,4 +1,4 @@
-//! What an engine, a session and an attached front end are, as other threads say it.
+//! Descriptions of an engine, a session and an attached front end, as other threads give them.
 
 use super::buffer_memory::BufferMemory;
 use super::work::ServiceRequest;
@@ -7,10 +7,10 @@ use plimsoll_devices::DeviceModel;
 use plimsoll_executor::Executor;
 use std::sync::Arc;
 
-/// How late the slowest hundredth of an emulated device's replies may be, by default: an eighth of a revolution of
-/// a 7200 rpm disk, so that positioning times stay recognisable.
+/// Default bound on the lateness of an emulated device's slowest hundredth of replies. An eighth of a revolution of a
+/// 7200 rpm disk keeps positioning times recognisable.
 pub const LATENESS_BOUND_DEFAULT: Span = Span::from_millis(1);
-/// How long front ends may take to answer what is under way when they are stopped, by default.
+/// Default time for stopped front ends to answer requests under way.
 pub const GRACE_DEFAULT: Span = Span::from_secs(5);
 
 /// What an engine should be.
@@ -25,7 +25,7 @@ pub struct EngineConfig {
     pub lateness_bound: Span,
     /// The processor that the thread is bound to; `None` for any.
     pub processor: Option<usize>,
-    /// Service threads for what takes a processor's time; without them the engine's thread does that too.
+    /// Service threads for work that takes processor time. Without them the engine's thread does that work.
     pub executor: Option<Arc<Executor<ServiceRequest>>>,
     /// What the buffers of connections are taken from; engines may share it.
     pub buffers: BufferMemory,

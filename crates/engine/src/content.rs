@@ -1,5 +1,5 @@
-//! What a volume holds, told by the magic numbers of its superblocks: an ext family file system, XFS, btrfs, nothing,
-//! or something else. Only a volume that holds nothing is ever formatted.
+//! Content of a volume, by the magic numbers of its superblocks: ext, XFS, btrfs, nothing, or something else. Only a
+//! volume that holds nothing is ever formatted.
 //!
 //! "Nothing" is not the absence of a magic that we know but zeroes. The first and the last MiB are looked at here.
 //! Every file system, partition table, volume manager, RAID or swap header keeps its own there (ZFS: 512 KiB at both
@@ -21,15 +21,14 @@ const EXT_MAGIC: [u8; 2] = 0xEF53u16.to_le_bytes();
 const EXT_BLOCK_SHIFT_AT: usize = EXT_SUPERBLOCK + 0x18;
 /// Largest shift that ext4 knows: 64 KiB (`EXT4_MAX_BLOCK_LOG_SIZE` less 10).
 const EXT_BLOCK_SHIFT_MAX: u8 = 6;
-/// XFS: the magic is the first word, the sector size a big-endian half word at 102 (`struct xfs_dsb`).
+/// XFS: the magic is the first word; the sector size is a big-endian half word at 102 (`struct xfs_dsb`).
 const XFS_MAGIC: &[u8] = b"XFSB";
 const XFS_SECTOR_AT: usize = 102;
 /// btrfs: the superblock stands at 64 KiB, its magic at 0x40 (`struct btrfs_super_block`).
 const BTRFS_MAGIC: &[u8] = b"_BHRfS_M";
 const BTRFS_MAGIC_AT: usize = (64 << 10) + 0x40;
 
-/// Marks of what else keeps data on disks: where, which bytes, and what it is called. Where several are found, the
-/// first counts.
+/// Magic numbers of other formats: offset, bytes, and the format's name. Where several are found, the first counts.
 const MARKS: &[(usize, &[u8], &str)] = &[
     (0, b"LUKS\xba\xbe", "a LUKS container"),
     (0, b"PLIMCACH", "a cache of Plimsoll"),
@@ -97,7 +96,7 @@ impl Content {
         Content::read(size_bytes, |offset, bytes| volume.read_exact_at(bytes, offset))
     }
 
-    /// The same of what `read` reads from an offset on, which is 0 or a MiB before `size_bytes`.
+    /// Content of a device that `read` reads. `read` gets an offset, which is 0 or a MiB before `size_bytes`.
     ///
     /// # Errors
     /// What reading says.
@@ -115,7 +114,7 @@ impl Content {
         Ok(first_byte(&bytes).map_or(Content::Empty, |at| Content::Unknown { first_byte_at: tail_at + at }))
     }
 
-    /// The largest block that a block device may have for this content to be usable; `None` if it does not matter.
+    /// The largest block of a block device on which this content is usable; `None` for any size.
     pub fn block_bytes_max(self) -> Option<u32> {
         match self {
             Content::Ext { block_bytes } => Some(block_bytes),

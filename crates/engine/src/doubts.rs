@@ -8,8 +8,8 @@
 //! **Before a volume with a cache** the same is asked of what went past the cache
 //! ([`CacheStore::doubts`](plimsoll_cache::store::CacheStore::doubts)): what is in it is copied again.
 //!
-//! **A later session** begins with what any session has been told of. It hears of a doubt that none was told of: the
-//! client that wrote what is lost may have come back as this session.
+//! **A later session** begins with what any session has been told of. It also hears of a doubt that no session was told
+//! of: the client that wrote the lost data may have come back as this session.
 //!
 //! **A detached cache** takes with it what no session was told of: the log has it.
 
@@ -32,7 +32,7 @@ impl Doubts {
         *self.of(account) = told;
     }
 
-    /// A device was to make durable what it has, alone or with a forced write, and failed.
+    /// A flush or a forced write of the device failed.
     pub fn flush_failed(&mut self) {
         self.failed += 1;
     }
@@ -43,8 +43,7 @@ impl Doubts {
         self.tell(session, self.failed)
     }
 
-    /// The same where a cache stands before the volume, which counts itself: so many since it began, and what had
-    /// failed before.
+    /// The same for a volume with a cache, which counts doubts itself: `doubts` since its start, earlier ones included.
     pub fn tell_since(&mut self, session: AccountId, doubts: u64) -> bool {
         self.tell(session, self.failed + doubts)
     }
@@ -71,7 +70,7 @@ mod tests {
     /// or of nothing.
     /// Promise: store-failed-flush.
     #[test]
-    fn each_session_is_told_once_and_who_comes_later_of_what_nobody_was_told() {
+    fn each_session_is_told_once_and_a_later_one_of_untold_doubts() {
         let (mut doubts, [one, other, later]) = (Doubts::default(), [1, 2, 3].map(AccountId));
         assert!(!doubts.tell(one, 0));
         assert_eq!([one, one, other, other].map(|session| doubts.tell(session, 1)), [true, false, true, false]);
@@ -92,7 +91,7 @@ mod tests {
         let (mut doubts, [one, other]) = (Doubts::default(), [1, 2].map(AccountId));
         assert!(!doubts.tell_failed(one));
         doubts.flush_failed();
-        assert!(doubts.tell_failed(one), "whose it was");
+        assert!(doubts.tell_failed(one), "the account that it belonged to");
         assert_eq!([one, other, other].map(|session| doubts.tell_failed(session)), [false, true, false]);
     }
 

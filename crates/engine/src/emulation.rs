@@ -1,4 +1,4 @@
-//! A device model in real time: each reply is held back until the model says that a real device would be done.
+//! A device model in real time: each reply waits until a real device would be done.
 //!
 //! The model's schedule is absolute. A thread that wakes up late answers late, but the next request is not later for
 //! it. So the emulated rate is the model's, and lateness is measured, reported, and never accumulates.

@@ -36,7 +36,7 @@ pub enum EngineError {
         /// What there is.
         known: String,
     },
-    /// A pool or session cannot be opened, changed or closed; says by how much reserves do not fit.
+    /// A pool or session cannot be opened, changed or closed. The message says by how much reserves do not fit.
     #[error(transparent)]
     Account(#[from] AccountError),
     /// No such pool.
@@ -116,7 +116,10 @@ pub enum EngineError {
         other: String,
     },
     /// A volume would end beyond the device.
-    #[error("volume {volume} would end at {}, the device has {}", ByteCount(*.end_bytes), ByteCount(*.capacity_bytes))]
+    #[error(
+        "volume {volume} would end at {}, the device has {}", ByteCount(*.end_bytes).beside(ByteCount(*.capacity_bytes)),
+        ByteCount(*.capacity_bytes).beside(ByteCount(*.end_bytes))
+    )]
     BeyondDevice {
         /// The volume.
         volume: String,

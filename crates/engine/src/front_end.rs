@@ -5,8 +5,9 @@
 //!
 //! 1. hands out what the ring completed ([`FrontEnd::ring_completed`]),
 //! 2. asks the scheduler what may go to the backends,
-//! 3. hands out the requests that are done ([`FrontEnd::request_completed`]), and repeats 2 and 3 while they bear
-//!    fruit, but not so often that one front end which asks again each time keeps the others waiting,
+//! 3. hands out the requests that are done ([`FrontEnd::request_completed`]), and repeats 2 and 3 while they find work.
+//!    The number of repetitions is bounded, so that a front end that asks again each time does not keep the others
+//!    waiting,
 //! 4. calls [`FrontEnd::turn_ended`] once on every front end that heard anything: now send the replies that came
 //!    together, and receive again if there is room,
 //! 5. gives all new ring operations to the kernel and waits, in one system call.
@@ -17,9 +18,9 @@
 //! **Back-pressure.** When [`Port::take_buffer`] or [`Port::take_read_payload`] has nothing, keep the request and stop
 //! receiving; try again in `turn_ended`, which comes whenever a request has completed.
 //!
-//! **End.** Once [`FrontEnd::is_finished`] is true, no operation is on the ring and no request under way, the engine
-//! drops the front end and closes its session. So pointers given to the ring need to live only as long as the front
-//! end.
+//! **End.** The engine drops a front end and closes its session once three things hold. [`FrontEnd::is_finished`] is
+//! true, no operation is on the ring, and no request is under way. So pointers given to the ring need to live only as
+//! long as the front end.
 
 use super::buffer::BufferClass;
 use super::port::Port;
@@ -27,7 +28,7 @@ pub use super::submission::{CacheBlock, Finished, PAYLOAD_BYTES_MAX, Payload, Su
 use plimsoll_core::Span;
 use rustix::io::Errno;
 
-/// How far apart two calls of [`FrontEnd::has_vanished`] are: longer than any answer of a peer takes.
+/// Time between two calls of [`FrontEnd::has_vanished`]: longer than any answer of a peer takes.
 pub const LOOK_EVERY: Span = Span::from_secs(10);
 
 /// Something that brings requests to a volume. See the [module's text](self) for the order of calls.
@@ -35,8 +36,8 @@ pub trait FrontEnd: Send {
     /// The buffers that it needs, sizes ascending. The largest must hold the largest read or write that it submits.
     fn buffer_classes(&self) -> &[BufferClass];
 
-    /// Whether its buffers are its own, and not of what all connections have together: a front end that depends on it
-    /// cannot wait.
+    /// Whether its buffers are its own, and not from the memory of all connections. A front end that needs this cannot
+    /// wait.
     fn has_own_memory(&self) -> bool {
         false
     }
@@ -61,8 +62,8 @@ pub trait FrontEnd: Send {
     /// The engine or the volume goes away. Receive no more, answer what is under way, then become finished.
     fn stop(&mut self, port: &mut Port<'_>);
 
-    /// The grace period after [`stop`](Self::stop) is over, or the administrator cuts it off: cancel what is on the
-    /// ring, answer nothing more.
+    /// The grace period after [`stop`](Self::stop) is over, or the administrator cuts it off: it cancels its operations
+    /// on the ring and answers nothing more.
     fn cut(&mut self, port: &mut Port<'_>);
 
     /// It wants nothing any more: it has nothing to say and nothing to hear.

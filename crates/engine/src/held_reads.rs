@@ -15,7 +15,7 @@ use plimsoll_core::AccountId;
 pub struct AccountReads {
     /// Requests that wait for the scheduler.
     pub waiting: u32,
-    /// Pieces, or requests that were only seen, which the device had before the scheduler let them go.
+    /// Pieces, or observed requests, that reached the device before the scheduler let them go.
     pub early: u32,
     /// Requests that came so far.
     pub arrived: u64,
@@ -30,11 +30,13 @@ pub struct HeldReads {
 
 impl HeldReads {
     /// Those of an account.
+    #[inline]
     pub fn of(&self, account: AccountId) -> AccountReads {
         self.accounts.get(account.index()).copied().unwrap_or_default()
     }
 
     /// Those of all accounts.
+    #[inline]
     pub fn sum(&self) -> AccountReads {
         self.sum
     }
@@ -49,16 +51,19 @@ impl HeldReads {
     }
 
     /// A read of the account has come.
+    #[inline]
     pub fn arrived(&mut self, account: AccountId) {
         self.change(account, |reads| reads.arrived += 1);
     }
 
     /// It waits for the scheduler.
+    #[inline]
     pub fn began_to_wait(&mut self, account: AccountId) {
         self.change(account, |reads| reads.waiting += 1);
     }
 
     /// It went to the device, let go or early.
+    #[inline]
     pub fn waits_no_more(&mut self, account: AccountId) {
         self.change(account, |reads| reads.waiting -= 1);
     }
@@ -73,6 +78,7 @@ impl HeldReads {
         self.change(account, |reads| reads.early -= 1);
     }
 
+    #[inline]
     fn change(&mut self, account: AccountId, change: impl Fn(&mut AccountReads)) {
         if self.accounts.len() <= account.index() {
             self.accounts.resize(account.index() + 1, AccountReads::default());

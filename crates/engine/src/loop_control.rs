@@ -74,14 +74,14 @@ pub struct LoopStatus {
     pub inode: u64,
 }
 
-/// The number of a free loop device, made if there was none; another process may be faster than we.
+/// The number of a free loop device; the kernel makes one if there is none. Another process may take it first.
 pub fn find_free(control: &File) -> io::Result<u32> {
     // SAFETY: LOOP_CTL_GET_FREE takes no argument and touches no memory of ours.
     let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
     u32::try_from(number).map_err(|_| io::Error::last_os_error())
 }
 
-/// Puts `backing_file` behind the free loop device `device`, with direct I/O, under `name`, cut to 63 bytes.
+/// Attaches `backing_file` to the free loop device `device`, with direct I/O, under `name`, cut to 63 bytes.
 pub fn configure(device: &File, backing_file: &File, block_bytes: u32, name: &str) -> io::Result<()> {
     let mut information = LoopInformation { flags: FLAG_DIRECT_IO, ..NO_INFORMATION };
     for (to, from) in information.file_name[..NAME_BYTES - 1].iter_mut().zip(name.bytes()) {
@@ -106,7 +106,7 @@ pub fn status(device: &File) -> io::Result<LoopStatus> {
     Ok(LoopStatus { name: String::from_utf8_lossy(name).into_owned(), is_direct, device, inode })
 }
 
-/// Takes the backing file away; where a process still has the device open, when the last one closes it.
+/// Detaches the backing file. If a process has the device open, the kernel does so at the last close.
 pub fn clear(device: &File) -> io::Result<()> {
     // SAFETY: LOOP_CLR_FD takes no argument and touches no memory of ours.
     checked(unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CLR_FD) })

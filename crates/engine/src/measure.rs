@@ -1,4 +1,4 @@
-//! What a real disk or file can do: the rates that promises on it are made from.
+//! Measures a real disk or file: the rates that promises on it are based on.
 //!
 //! A scheduler must know what a device does at its worst, small requests at random places (Zygaria, section 2). Here
 //! they are sent to it with O_DIRECT, so many outstanding all the time, on a ring of their own.
@@ -24,16 +24,16 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Bytes of a small request: a page, what file systems and databases read at the least.
+/// Bytes of a small request: a page, the least that file systems and databases read.
 const RANDOM_BYTES: u32 = 4096;
-/// Bytes of a request in sequence, and how many are outstanding: enough for any disk to stream.
+/// Bytes of a sequential request. [`SEQUENTIAL_OUTSTANDING`] of them let any disk stream.
 const SEQUENTIAL_BYTES: u32 = 1 << 20;
 const SEQUENTIAL_OUTSTANDING: u32 = 4;
 /// Least bytes of what is measured: requests at random places need room.
 pub const SIZE_BYTES_MIN: u64 = 16 << 20;
 /// Parts of the time, of which the slowest counts.
 const WINDOWS: usize = 5;
-/// What the device does before the first window does not count: caches fill, a disk gets under way.
+/// Time before the first window, which does not count: caches fill, and a disk gets under way.
 const WARM_UP: Span = Span::from_millis(500);
 /// O_DIRECT wants memory and places aligned to what no device exceeds. Bytes.
 const ALIGNMENT_BYTES: usize = 4096;
@@ -54,7 +54,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// The loads that a target can take, those that write only if it may be written.
+    /// The loads that a target can take; loads that write only if `is_writable`.
     pub fn of(is_writable: bool) -> &'static [Load] {
         const ALL: [Load; 4] = [Load::RandomReads, Load::SequentialReads, Load::RandomWrites, Load::SequentialWrites];
         if is_writable { &ALL } else { &ALL[..2] }
@@ -170,7 +170,12 @@ impl Target {
             return Err(refused(path, kind_in_words(metadata.mode()), "a file or a disk"));
         }
         if kind.is_file() && metadata.blocks() * 512 < metadata.len() {
-            return Err(refused(path, "a file with holes".into(), "one without: holes are read without the disk"));
+            return Err(refused(
+                path,
+                "a sparse file".into(),
+                "a file without holes: the file system reads holes \
+                                                              without the disk",
+            ));
         }
         let mut flags = if is_destructive { OFlags::RDWR } else { OFlags::RDONLY };
         if is_destructive && kind.is_block_device() {
@@ -211,7 +216,8 @@ impl Target {
             false => FlockOperation::NonBlockingLockShared,
         };
         rustix::fs::flock(&self.file, lock).map_err(|errno| match errno {
-            Errno::WOULDBLOCK => refused(&self.path, "what another process has locked".into(), "what nobody serves"),
+            Errno::WOULDBLOCK => refused(&self.path, "a target that another process has locked".into(), "a target \
+                                                                                                         that no process has locked"),
             errno => system(&self.path, "lock it", errno.into()),
         })
     }
@@ -245,7 +251,7 @@ impl Target {
         span: Span,
         progress: &mut dyn FnMut(Span),
     ) -> Result<Measured, MeasureError> {
-        assert!(self.is_writable || !load.is_write(), "nobody allowed to write to {}", self.path.display());
+        assert!(self.is_writable || !load.is_write(), "no permission was given to write to {}", self.path.display());
         let outstanding = if load.is_random() { outstanding } else { SEQUENTIAL_OUTSTANDING };
         let mut counter = Windows::new(span);
         let mut told = Time::ZERO;
@@ -271,7 +277,7 @@ fn refused(path: &Path, got: String, allowed: &'static str) -> MeasureError {
 }
 
 fn no_direct(path: &Path, errno: Errno) -> Option<MeasureError> {
-    let allowed = "one with: otherwise memory would be measured";
+    let allowed = "a file system with direct I/O: otherwise memory would be measured";
     (errno == Errno::INVAL).then(|| refused(path, "a file system without direct I/O".into(), allowed))
 }
 
@@ -319,7 +325,7 @@ impl Windows {
 /// A page of memory where O_DIRECT wants it.
 #[derive(Clone)]
 #[repr(C, align(4096))]
-struct Page([u8; ALIGNMENT_BYTES]);
+struct AlignedPage([u8; ALIGNMENT_BYTES]);
 
 /// One load on its way.
 struct Course<'t> {
@@ -328,7 +334,7 @@ struct Course<'t> {
     ring: Ring,
     outstanding: u32,
     /// One after the other, `request_bytes` for each outstanding request.
-    memory: Vec<Page>,
+    memory: Vec<AlignedPage>,
     sent: u64,
     random: u64,
 }
@@ -338,11 +344,12 @@ impl<'t> Course<'t> {
         let ring = Ring::new().map_err(|error| system(&target.path, "use io_uring for it", error))?;
         let pages = load.request_bytes() as usize / ALIGNMENT_BYTES * outstanding as usize;
         // Not zeroes: some drives do not write those.
-        let memory = vec![Page([0x5a; ALIGNMENT_BYTES]); pages];
+        let memory = vec![AlignedPage([0x5a; ALIGNMENT_BYTES]); pages];
         Ok(Course { target, load, ring, outstanding, memory, sent: 0, random: 1 })
     }
 
-    /// Sends until `goes_on` says no; it hears the time since the start and how many requests are done.
+    /// Sends requests until `goes_on` answers no. `goes_on` gets the time since the start and the number of requests
+    /// that are done.
     fn run(&mut self, goes_on: &mut dyn FnMut(Time, u64) -> bool) -> Result<(), MeasureError> {
         let (clock, mut done, mut under_way, mut failure) = (Clock::start(), 0, 0, None);
         for slot in 0..self.outstanding {
@@ -451,7 +458,7 @@ mod tests {
         std::fs::write(&small, [1; 4096]).unwrap();
         let says = |path: &Path| Target::open(path, 0, false).unwrap_err().to_string();
         assert!(says(folder.path()).contains("got a directory, allowed a file"));
-        assert!(says(&sparse).contains("got a file with holes"));
+        assert!(says(&sparse).contains("got a sparse file"));
         assert!(says(&small).contains("got 4096 bytes, allowed at least 16 MiB"));
         assert!(says(Path::new("/proc/self/nothing")).contains("cannot make it"));
     }

@@ -10,8 +10,7 @@ use plimsoll_core::{AccountId, AccountTree, CauseSet, Operation, Span, Time};
 
 /// Latencies are recorded from a microsecond up to this; longer ones count as this.
 const LATENCY_MAX: Span = Span::from_secs(1000);
-/// Latencies are recorded to two digits: within one per cent, in 21 KiB a histogram, which are there from the first
-/// request on.
+/// Significant digits of recorded latencies: within one per cent. A histogram takes 21 KiB, from the first request on.
 const LATENCY_DIGITS: u8 = 2;
 /// Rates are measured over windows of this length.
 const RATE_WINDOW: Span = Span::from_secs(1);
@@ -31,6 +30,7 @@ impl Latencies {
         Box::new(Latencies { read_ns, write_ns, flush_ns })
     }
 
+    #[inline]
     fn of(&mut self, operation: Operation) -> &mut Histogram<u64> {
         match operation {
             Operation::Read => &mut self.read_ns,
@@ -104,7 +104,7 @@ impl Meter {
         }
     }
 
-    /// Takes over what a closed member got; what it had got within this window counts in this window.
+    /// Takes over the figures of a closed member. Those of this window count in this window.
     fn inherit(&mut self, member: &Meter) {
         self.add(member);
         self.window_runs += member.window_runs;
@@ -145,16 +145,19 @@ impl Meters {
         }
     }
 
+    #[inline]
     fn of(&mut self, account: AccountId) -> &mut Meter {
         self.meters[account.index()].as_mut().expect("an account is metered as long as it is open")
     }
 
     /// A piece went into the scheduler.
+    #[inline]
     pub(crate) fn piece_queued(&mut self, account: AccountId) {
         self.of(account).queued += 1;
     }
 
     /// A piece went from the scheduler to the device.
+    #[inline]
     pub(crate) fn piece_dispatched(&mut self, account: AccountId) {
         let meter = self.of(account);
         meter.queued -= 1;
@@ -163,18 +166,33 @@ impl Meters {
 
     /// The device has done a piece that stood in `session`'s queue: its causes share it, or where no cause is known it
     /// is the session's. What cannot be divided goes to the first ones.
+    #[inline]
     pub(crate) fn piece_completed(&mut self, session: AccountId, causes: &CauseSet, runs: u64, bytes: u32) {
         self.of(session).in_flight -= 1;
-        let count = causes.len().max(1) as u64;
-        let part = |whole: u64, place: u64| whole / count + u64::from(place < whole % count);
         let own = causes.is_empty().then_some(session);
-        for (place, payer) in (0..).zip(causes.iter().chain(own)) {
-            let meter = self.meters[payer.index()].as_mut().expect("an account is metered as long as it is open");
-            if !std::mem::replace(&mut meter.is_busy, true) {
-                self.busy.push(payer);
-            }
-            meter.runs += part(runs, place);
-            meter.bytes += part(u64::from(bytes), place);
+        match own.or_else(|| causes.only()) {
+            Some(payer) => self.pays(payer, runs, bytes.into()),
+            None => self.share(causes, runs, bytes.into()),
+        }
+    }
+
+    /// An account has caused so much.
+    #[inline]
+    fn pays(&mut self, payer: AccountId, runs: u64, bytes: u64) {
+        let meter = self.meters[payer.index()].as_mut().expect("an account is metered as long as it is open");
+        if !std::mem::replace(&mut meter.is_busy, true) {
+            self.busy.push(payer);
+        }
+        meter.runs += runs;
+        meter.bytes += bytes;
+    }
+
+    /// Several accounts have caused so much together.
+    fn share(&mut self, causes: &CauseSet, runs: u64, bytes: u64) {
+        let count = causes.len() as u64;
+        let part = |whole: u64, place: u64| whole / count + u64::from(place < whole % count);
+        for (place, payer) in (0..).zip(causes.iter()) {
+            self.pays(payer, part(runs, place), part(bytes, place));
         }
     }
 

@@ -1,17 +1,17 @@
-//! What is noted of volumes where it outlives the daemon, the machine's memory and the configuration.
+//! Notes about volumes that outlive the daemon, the machine's memory and the configuration.
 //!
-//! A note is a file of its own, called after what it is about and what the store is known by (`cache::identity`),
-//! replaced as a whole and flushed. A volume in memory has none: nothing of it outlives the daemon.
+//! A note is a file, named after its subject and the identity of the store (`cache::identity`). It is replaced as a
+//! whole and flushed. A volume in memory has none: nothing of it outlives the daemon.
 //!
 //! **Another directory has other notes.** So a note that must not be missed lies beside the store, too, if that is a
 //! regular file. It is in an extended attribute, with what the file is known by, since a copy may have its attributes.
 //! Where the two differ, the attribute holds: it goes with the store, and a directory may have been out of use
 //! meanwhile. A block device has no place for one.
 //!
-//! **A damaged copy.** A copy may be damaged: truncated, no JSON, unreadable. Another copy that is whole stands for it
+//! **A damaged copy.** A copy may be damaged: truncated, no JSON, unreadable, no regular file. Another copy that is whole stands for it
 //! if it names the same cache and is not older, as far as the damaged one can be read ([`Remains`](format::Remains)).
-//! Then the log names the damaged place, and the copy is written there again. A damaged copy of which nothing can be
-//! read counts as one that is not there. Where no whole copy is left, nothing is known: that is an error
+//! When the cache is used, the log names the damaged place, and the copy is written there again; a refusal writes
+//! nothing. A damaged copy of which nothing can be read counts as one that is not there. Where no whole copy is left, nothing is known: that is an error
 //! ([`DamagedNote`]), and never the absence of a note.
 //!
 //! **A loop device has the bytes of a file.** So such a note of a loop device lies beside its file, with the offset in
@@ -25,11 +25,12 @@ mod tests;
 pub use format::{DamagedNote, Note, Remains};
 
 use crate::backend::{Backing, VolumeConfig};
-use crate::cache::{store_of, store_of_loop};
 use crate::occupied::beneath::file_beneath;
+use crate::store_identity::{store_of, store_of_loop};
 use attributes::{Attribute, attributes, put_on_store, read_attribute, remove_from_store};
 use format::{decode, hex, unreadable};
 use plimsoll_linux::durable::{remove_file, replace_file};
+use plimsoll_linux::files::read_regular;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -60,7 +61,7 @@ impl Notes {
         self.directory.join(format!("{}-of-{}.json", N::ABOUT, hex(store)))
     }
 
-    /// Where the notes of others with the same bytes are: of the file of a loop device, or of a loop device on all of a
+    /// Places of notes of other stores with the same bytes: of a loop device's file, or of a loop device on all of a
     /// file.
     fn paths_of_others<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Vec<PathBuf>> {
         let Backing::File { path, .. } = &volume.backing else { return Ok(Vec::new()) };
@@ -73,7 +74,7 @@ impl Notes {
         Ok(store.map(|store| self.path_of_store::<N>(&store)).into_iter().collect())
     }
 
-    /// Where a note of a volume may lie, the place that holds before all others first.
+    /// Places of a note of a volume; the place that takes precedence comes first.
     fn places<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Vec<NotePlace>> {
         let attributes = attributes::<N>(volume)?.into_iter().map(NotePlace::Attribute);
         let files = self.path_of::<N>(volume)?.into_iter().chain(self.paths_of_others::<N>(volume)?);
@@ -95,15 +96,37 @@ impl Notes {
             name.starts_with(beginning.as_bytes()) && name.ends_with(b".json") && path.is_file()
         };
         let paths = entries.flatten().map(|entry| entry.path()).filter(is_note);
-        Ok(paths.filter_map(|path| decode(&path.display().to_string(), &std::fs::read(&path).ok()?).ok()).collect())
+        Ok(paths.filter_map(|path| decode(&path.display().to_string(), &read_regular(&path).ok()?).ok()).collect())
     }
 
-    /// What is noted of a volume. A damaged copy for which another one stands is written again.
+    /// What is noted of a volume. Nothing is written: a damaged copy for which another one stands is passed over.
     ///
     /// # Errors
     /// The system's; no copy is whole, or none stands for a damaged one ([`DamagedNote`]); or a newer program wrote a
     /// copy.
     pub fn get<N: Note>(&self, volume: &VolumeConfig) -> io::Result<Option<N>> {
+        Ok(self.whole_and_damaged(volume)?.0)
+    }
+
+    /// Writes a damaged copy of a note again, for which another one stands. A cache that is not refused has its note
+    /// mended; a refusal changes nothing.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get). A copy that cannot be written again is told in the log.
+    pub(crate) fn mend<N: Note>(&self, volume: &VolumeConfig) -> io::Result<()> {
+        let (Some(note), damaged) = self.whole_and_damaged::<N>(volume)? else { return Ok(()) };
+        for (place, damage) in damaged {
+            let volume = &volume.name;
+            tracing::warn!(volume, "{damage}: another copy of the note is whole, holds, and is written there again");
+            if let Err(error) = self.put_at(&place, &note, volume) {
+                tracing::warn!(volume, %error, "the note cannot be written again to {place}");
+            }
+        }
+        Ok(())
+    }
+
+    /// The note that holds, and the damaged copies for which it stands.
+    fn whole_and_damaged<N: Note>(&self, volume: &VolumeConfig) -> io::Result<(Option<N>, DamagedCopies)> {
         let (mut whole, mut damaged) = (None::<N>, Vec::new());
         for place in self.places::<N>(volume)? {
             match place.read::<N>() {
@@ -116,25 +139,14 @@ impl Notes {
             let note = whole.as_ref();
             note.is_some_and(|note| DamagedNote::behind(error).is_some_and(|damage| note.stands_for(&damage.remains)))
         };
-        if let Some(at) = damaged.iter().position(|(_, error)| !stands_for(error)) {
-            return Err(damaged.swap_remove(at).1);
+        match damaged.iter().position(|(_, error)| !stands_for(error)) {
+            Some(at) => Err(damaged.swap_remove(at).1),
+            None => Ok((whole, damaged)),
         }
-        for (place, damage) in damaged {
-            let name = &volume.name;
-            tracing::warn!(
-                volume = name,
-                "{damage}: another copy of the note is whole, holds, and is written there again"
-            );
-            let written = whole.as_ref().map_or(Ok(()), |note| self.put_at(&place, note, name));
-            if let Err(error) = written {
-                tracing::warn!(volume = name, %error, "the note cannot be written again to {place}");
-            }
-        }
-        Ok(whole)
     }
 
-    /// What is noted beside the store of another file, of which this one is a copy, or which was moved here from
-    /// another file system.
+    /// The note beside another file's store, of which this file is a copy, or which was moved here from another file
+    /// system.
     ///
     /// # Errors
     /// The system's; or something is there that is no note.
@@ -144,8 +156,8 @@ impl Notes {
         Ok(read.and_then(|(note, is_of_this_file)| (!is_of_this_file).then_some(note)))
     }
 
-    /// Every whole note of exactly the bytes of a volume, whatever its store was known by: of this file before it was
-    /// moved here, of a loop device on all of it, of the file of a loop device.
+    /// Every whole note of exactly the bytes of a volume, under any identity of its store. That is this file before a
+    /// move, a loop device on all of it, or the file of a loop device.
     ///
     /// # Errors
     /// The system's, or a newer program wrote a note.
@@ -178,20 +190,42 @@ impl Notes {
         Ok(note)
     }
 
-    /// Notes it durably, if it does not stand there.
+    /// Notes it durably, if it does not stand there. Where one of its places cannot be written, nothing is noted: a
+    /// place that had no note has none again.
+    ///
+    /// # Errors
+    /// The system's.
     pub(crate) fn put<N: Note>(&self, volume: &VolumeConfig, note: &N) -> io::Result<()> {
         let Some(path) = self.path_of::<N>(volume)? else { return Ok(()) };
         let own = attributes::<N>(volume)?.into_iter().next().filter(|attribute| attribute.is_own);
+        let mut new = Vec::new();
         for place in own.map(NotePlace::Attribute).into_iter().chain([NotePlace::File(path)]) {
-            let is_there = match place.read::<N>() {
-                Err(error) if DamagedNote::behind(&error).is_some() => false,
-                read => read?.as_ref() == Some(note),
-            };
-            if !is_there {
-                self.put_at(&place, note, &volume.name)?;
+            match self.put_if_missing(&place, note, &volume.name) {
+                Ok(is_new) => new.extend(is_new.then_some(place)),
+                Err(error) => {
+                    // The first failure is the one to tell.
+                    let _ = new.iter().try_for_each(|place| self.remove_at(place));
+                    return Err(error);
+                }
             }
         }
         Ok(())
+    }
+
+    /// Notes it at a place, if it does not stand there. Says whether no note stood there before.
+    fn put_if_missing<N: Note>(&self, place: &NotePlace, note: &N, volume: &str) -> io::Result<bool> {
+        let (there, is_new) = match place.read::<N>() {
+            Err(error) if DamagedNote::behind(&error).is_some() => (None, false),
+            read => {
+                let there = read?;
+                let is_new = there.is_none();
+                (there, is_new)
+            }
+        };
+        if there.as_ref() != Some(note) {
+            self.put_at(place, note, volume)?;
+        }
+        Ok(is_new)
     }
 
     fn put_at<N: Note>(&self, place: &NotePlace, note: &N, volume: &str) -> io::Result<()> {
@@ -224,6 +258,21 @@ impl Notes {
         self.given_up_path(cache).try_exists()
     }
 
+    fn without_path(&self, volume: &VolumeConfig, cache: &[u8; 16]) -> io::Result<Option<PathBuf>> {
+        let Backing::File { path, .. } = &volume.backing else { return Ok(None) };
+        Ok(Some(self.directory.join(format!("without-{}-of-{}", hex(cache), hex(&store_of(path)?)))))
+    }
+
+    /// Notes durably that the store of `volume` is served without the cache of this uuid, which stays as it is.
+    pub(crate) fn serve_without(&self, volume: &VolumeConfig, cache: &[u8; 16]) -> io::Result<()> {
+        self.without_path(volume, cache)?.map_or(Ok(()), |path| self.write(&path, b""))
+    }
+
+    /// Whether that is noted.
+    pub(crate) fn is_served_without(&self, volume: &VolumeConfig, cache: &[u8; 16]) -> io::Result<bool> {
+        self.without_path(volume, cache)?.map_or(Ok(false), |path| path.try_exists())
+    }
+
     /// Makes the directory durably: a note in one that is gone after a power loss would be no note.
     fn make_directory(&self) -> io::Result<()> {
         let mut missing = self.directory.ancestors().take_while(|path| !path.exists()).collect::<Vec<_>>();
@@ -235,7 +284,7 @@ impl Notes {
         Ok(())
     }
 
-    /// It does not hold any more, nor does what is damaged; answers what was noted, as far as that can be read.
+    /// Removes a note and its damaged copies. Answers the former note, as far as it can be read.
     ///
     /// # Errors
     /// The system's.
@@ -268,6 +317,9 @@ impl Notes {
         }
     }
 }
+
+/// Copies of a note that are damaged, each with its damage.
+type DamagedCopies = Vec<(NotePlace, io::Error)>;
 
 /// A place where a note may lie.
 enum NotePlace {
@@ -304,7 +356,7 @@ impl fmt::Display for NotePlace {
 /// The note in a file of a directory of notes.
 fn read_note<N: Note>(path: &Path) -> io::Result<Option<N>> {
     let place = path.display().to_string();
-    let text = match std::fs::read(path) {
+    let text = match read_regular(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read.map_err(|error| unreadable::<N>(&place, error))?,
     };

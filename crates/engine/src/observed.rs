@@ -6,15 +6,15 @@
 //!
 //! A request that the scheduler gives back early is completed when the disk has it. One that the scheduler would have
 //! kept longer is completed at once when the scheduler gives it back. So each request is added, dispatched and
-//! completed once and in this order, and every charge is made. What an account had too early makes its calls wait at
-//! the gates above: the gates make up for the delay that was not possible here. [`HeldReads`] names the accounts that
-//! had reads too early; a scheduler holds writes back at the calls anyway.
+//! completed once and in this order, and every charge is made. An account that had service too early pays for it at the
+//! gates above: its calls wait there. [`HeldReads`] names the accounts that had reads too early; a scheduler holds
+//! writes back at the calls anyway.
 //!
 //! What comes from below may be incomplete. A completion that never came is supposed after [`LOST_AFTER`]; one without
 //! a request is ignored. The book has room for [`REQUESTS_MAX`] at the most; those that are seen beyond are left out.
 //!
-//! **A read that passes by the gates** (a container, a static program, a mapping) goes on, whatever the scheduler
-//! keeps. So that such reads do not fill the book for all, each session has a bound. A session that owes
+//! **A read that bypasses the gates** (a container, a static program, a mapping) goes to the disk at once, whatever the
+//! scheduler decides. So that such reads do not fill the book for all, each session has a bound. A session that owes
 //! [`READS_OWED_MAX`] reads is not charged for more until it has paid some, as on a volume
 //! ([`early_reads`](super::early_reads)). Writes are always charged: a scheduler has to hear of each page that it knows
 //! to be dirty.
@@ -27,10 +27,10 @@ use plimsoll_core::{
 };
 use std::collections::BTreeMap;
 
-/// A disk that has not answered for so long does not any more, or its answer was not seen: the kernel's own timeout for
-/// a command (`/sys/block/*/queue/io_timeout`).
+/// Time after which a request without a completion counts as lost: the kernel's own timeout for a command
+/// (`/sys/block/*/queue/io_timeout`).
 pub const LOST_AFTER: Span = Span::from_secs(30);
-/// Requests that are remembered at the most: more than any queue of a disk holds (1023 tags), in every of 64 queues.
+/// Most requests in the books: more than any disk queue holds (1023 tags), in each of 64 queues.
 pub const REQUESTS_MAX: usize = 65_536;
 /// Reads that a session may have had early before it is charged for no more. All 62 that can be told apart together
 /// take half of the book, and leave the other to what is under way.
@@ -38,7 +38,7 @@ pub const READS_OWED_MAX: u32 = 512;
 const _: () = assert!(62 * READS_OWED_MAX as usize <= REQUESTS_MAX / 2);
 /// The log hears of the same trouble no more often.
 const WARNING_INTERVAL: Span = Span::from_secs(60);
-/// Requests that were seen have this bit in their number; pieces of ours are numbered by their place in a table.
+/// Bit in the numbers of observed requests. Numbers of the engine's own pieces are indices of a table.
 const SEEN: u64 = 1 << 63;
 /// A disk that is seen has one volume: itself.
 const VOLUME: u32 = 0;
@@ -130,8 +130,7 @@ pub(super) struct ObservedRequests {
 }
 
 impl ObservedRequests {
-    /// A request went to the disk at the time at which it arrived, where the kernel calls it `key`. It gets a number of
-    /// its own.
+    /// A request went to the disk on arrival. The kernel calls it `key`. It gets a number of its own.
     pub(super) fn issued(&mut self, now: Time, books: &mut Books<'_>, key: u64, mut request: BlockRequest) {
         if self.is_once_more(key, &request) {
             return;
@@ -176,9 +175,9 @@ impl ObservedRequests {
         books.scheduler.request_added(now, request);
     }
 
-    /// Whether a request is one that the disk's driver was given before and gave back, as it does while the disk is
-    /// busy with a flush. The kernel issues it again, under the same name. One that was done unseen, and came back the
-    /// same, counts once.
+    /// Whether the disk's driver gave this request back before and gets it again, as it does while the disk is busy
+    /// with a flush. The kernel issues it again, under the same name. One that was done unseen, and came back the same,
+    /// counts once.
     fn is_once_more(&self, key: u64, request: &BlockRequest) -> bool {
         let before = self.at_disk.get(&key).and_then(|id| self.requests.get(id));
         before.is_some_and(|before| {
@@ -193,14 +192,15 @@ impl ObservedRequests {
             if self.owing.is_news(now) {
                 let path = books.tree.path(request.session);
                 tracing::warn!(
-                    "{path:?} reads past its gates and owes {READS_OWED_MAX} requests: more are not charged to it"
+                    "{path:?} reads without waiting at its gates and owes for {READS_OWED_MAX} requests: more are not \
+                     charged to it"
                 );
             }
             return false;
         }
         let has_room = self.requests.len() < REQUESTS_MAX;
         if !has_room && self.full.is_news(now) {
-            tracing::warn!("{REQUESTS_MAX} requests are seen and not done: more of them are not accounted for");
+            tracing::warn!("{REQUESTS_MAX} requests are at the disk: more are not accounted for");
         }
         has_room
     }
@@ -246,7 +246,7 @@ impl ObservedRequests {
         lost.into_iter().for_each(|key| self.completed(now, books, key, now, false));
     }
 
-    /// Another scheduler is in charge, or requests are not seen any more: what there was counts no more.
+    /// Another scheduler is in charge, or observation ends: earlier requests count no more.
     pub(super) fn forget(&mut self, meters: &mut Meters, reads: &mut HeldReads) {
         for observed in std::mem::take(&mut self.requests).into_values() {
             if observed.is_early_read() {
@@ -265,7 +265,7 @@ impl ObservedRequests {
         self.requests.len()
     }
 
-    /// Requests under way of an account: as long as it has any, it must not be closed. O(requests).
+    /// Number of requests under way of an account, which must not be closed while it has any. O(requests).
     pub(super) fn of(&self, account: AccountId) -> usize {
         let is_its = |observed: &&Observed| observed.session == account || observed.causes.contains(account);
         self.requests.values().filter(is_its).count()

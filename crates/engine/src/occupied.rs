@@ -1,11 +1,10 @@
-//! Whether a file or block device is in use by something else than Plimsoll: mounted, swap space, part of another
-//! device.
+//! Whether a file or block device has another user than Plimsoll: a mount, swap space, another device.
 //!
 //! What is written below a file system that is mounted destroys it. A lock keeps daemons apart, and says nothing of the
-//! kernel. So a block device that is written is opened with O_EXCL. The kernel refuses that where it is mounted, is
-//! swap or belongs to a RAID or volume group, also where that is true of one of its partitions. It refuses the mount as
-//! long as the device is open. For a regular file there is no such claim: whether it is swap, or what a loop device
-//! lies on, is looked up.
+//! kernel. So a block device that is written is opened with O_EXCL. The kernel refuses that for a device that is
+//! mounted, is swap or belongs to a RAID or volume group. It also refuses if that is true of one of its partitions. It
+//! refuses the mount as long as the device is open. For a regular file there is no such claim: whether it is swap, or
+//! what a loop device lies on, is looked up.
 //!
 //! A loop device has the bytes of a file. So what lies beneath a block device ([`beneath`]) is looked up and locked,
 //! too ([`lock`]). A process that opens the file and one that opens a loop device on it keep each other away, in either
@@ -17,17 +16,18 @@ mod range_lock;
 
 use beneath::{ByteExtent, Layer};
 use loops::loop_on;
+use plimsoll_linux::files::open_storage;
 use plimsoll_linux::{MOUNT_TABLE, MountTable};
 use range_lock::lock_range;
 use rustix::fs::{FlockOperation, OFlags, flock, major, minor};
 use rustix::io::Errno;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Flags with which what is at `path` is opened for writing, so that no other process has it. None for a regular file,
-/// or for what is not there: with O_CREAT the flag means something else.
+/// Flags for opening `path` for writing, so that no other process has it. None for a regular file, or for what is not
+/// there: with O_CREAT the flag means something else.
 pub(crate) fn exclusive(path: &Path) -> OFlags {
     match fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
         true => OFlags::EXCL,
@@ -48,7 +48,7 @@ pub fn kernel_user_of(path: &Path) -> Option<String> {
         // A member of a mapped device is in use: by that one.
         layers.iter().filter(|layer| layer.is_exact).find_map(|layer| {
             let by = kernel.user_of_layer(layer)?;
-            Some(format!("{}, which lies beneath it: {by}", layer.path.display()))
+            Some(format!("{}, a device beneath it, is {by}", layer.path.display()))
         })
     })
 }
@@ -60,7 +60,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// What uses these bytes of a file, or all of a block device, besides the loop device `except`.
+    /// The user of these bytes of a file, or of all of a block device, besides the loop device `except`.
     fn user_of(&self, metadata: &Metadata, extent: ByteExtent, except: Option<&str>) -> Option<String> {
         let of_device = metadata.file_type().is_block_device().then(|| {
             let number = (major(metadata.rdev()), minor(metadata.rdev()));
@@ -91,8 +91,8 @@ impl Kernel {
 /// Locks that hold as long as the files are open.
 pub(crate) type Locks = Vec<File>;
 
-/// Locks the open file of what is at `path`, and whatever lies beneath that; shared with other readers, or for a writer
-/// alone. What lies beneath stays locked as long as the answer lives. `Err(WOULDBLOCK)`: another program has a lock.
+/// Locks the open file of `path` and all layers beneath it, shared with other readers or exclusively for a writer. What
+/// lies beneath stays locked as long as the answer lives. `Err(WOULDBLOCK)`: another program has a lock.
 pub(crate) fn lock(path: &Path, file: &File, is_shared: bool) -> Result<Locks, Errno> {
     let whole = match is_shared {
         true => FlockOperation::NonBlockingLockShared,
@@ -110,15 +110,14 @@ pub(crate) fn lock(path: &Path, file: &File, is_shared: bool) -> Result<Locks, E
     Ok(locks)
 }
 
-/// A file that is not there any more, or that this user may not open, cannot be locked.
+/// A file that is gone, or that this user may not open, cannot be locked.
 fn lock_layer(layer: &Layer, is_shared: bool) -> Result<Option<File>, Errno> {
     let is_shared = is_shared || !layer.is_exact;
-    let opened = OpenOptions::new().read(true).write(!is_shared).open(&layer.path);
-    let file = match opened {
+    let file = match open_storage(&layer.path, !is_shared) {
         Ok(file) => file,
         Err(error) => {
             let (path, above) = (layer.path.display(), &layer.above);
-            tracing::warn!(%path, above, %error, "what lies beneath a block device cannot be locked");
+            tracing::warn!(%path, above, %error, "cannot lock a device beneath a block device");
             return Ok(None);
         }
     };
@@ -138,7 +137,7 @@ fn lock_if_known(file: &File, extent: ByteExtent, is_shared: bool) -> Result<(),
 /// Tries to lock, and waits a moment for a daemon that was killed. The kernel does what its ring had under way, and
 /// keeps the lock until that is done. So a daemon that has the lock knows that no write of a predecessor comes any
 /// more.
-fn patiently(lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+pub(crate) fn patiently(lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for _ in 0..TRIES {
         match lock() {
             Err(Errno::WOULDBLOCK | Errno::ACCESS) => pause(),
@@ -153,7 +152,7 @@ fn pause() {
     let _ = rustix::thread::nanosleep(&rustix::time::Timespec { tv_sec: 0, tv_nsec: PAUSE_NS });
 }
 
-/// Whether nothing may be written to the block device at `path`: its own flag, or its disk's.
+/// Whether the block device at `path` is read-only, by its own flag or its disk's.
 pub(crate) fn is_read_only_device(path: &Path) -> bool {
     let Ok(metadata) = fs::metadata(path) else { return false };
     if !metadata.file_type().is_block_device() {
@@ -165,8 +164,7 @@ pub(crate) fn is_read_only_device(path: &Path) -> bool {
     is_set(&directory) || disk.is_some_and(is_set)
 }
 
-/// Which process has locked what is at `path`, or a file beneath it, in words: `served by the plimsoll daemon, process
-/// 812`, as far as the kernel tells.
+/// The process that has locked `path` or a file beneath it, in words: `served by the plimsoll daemon, process 812`.
 pub(crate) fn locked_by(path: &Path) -> String {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let beneath = beneath::layers(path).into_iter().map(|layer| layer.path);
@@ -188,8 +186,7 @@ pub(crate) fn locked_by(path: &Path) -> String {
     }
 }
 
-/// The processes that have a lock of flock(2) on the file with this number, by the text of /proc/locks. They are those
-/// of this PID namespace only.
+/// Processes with a flock(2) lock on a file, from the text of /proc/locks. They are those of this PID namespace only.
 fn holders(locks: &str, device: u64, inode: u64) -> Vec<u32> {
     let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
     let holder = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
@@ -242,12 +239,12 @@ fn swap_areas(swaps: &str) -> impl Iterator<Item = PathBuf> {
         .map(|path| PathBuf::from(path.replace("\\040", " ")))
 }
 
-/// How often, and with which pauses, a device is tried that is in use: for two seconds. The kernel keeps the claim of a
-/// daemon that was killed until what its ring had under way is done.
+/// How often a busy device is tried, with pauses, for two seconds in all. The kernel keeps the claim of a daemon that
+/// was killed until what its ring had under way is done.
 const TRIES: u32 = 100;
 const PAUSE_NS: i64 = 20_000_000;
 
-/// Opens what is at `path` by `open`. Where it is busy and no user of it is known, it is tried again for a moment.
+/// Opens what is at `path` by `open`. If it is busy and has no known user, the daemon tries it again for a moment.
 pub(crate) fn open_patiently(path: &Path, open: impl Fn() -> io::Result<File>) -> io::Result<File> {
     let is_busy = |opened: &io::Result<File>| {
         opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) && kernel_user_of(path).is_none()

@@ -54,9 +54,9 @@ impl Port<'_> {
         }
     }
 
-    /// Room for the bytes that a read of `length` bytes from `offset` will bring: a buffer, or their place in a volume
-    /// that lies in memory. `None` if the front end has no buffer left; a read that lies outside of the volume gets
-    /// [`Payload::None`] and will fail.
+    /// Memory for a read of `length` bytes from `offset`: a buffer, or the bytes' place in a volume in memory. `None`
+    /// if the front end has no buffer left; a read that lies outside of the volume gets [`Payload::None`] and will
+    /// fail.
     pub fn take_read_payload(&mut self, offset: u64, length: u32) -> Option<Payload> {
         let is_inside = offset.checked_add(length.into()).is_some_and(|end| end <= self.seat.info.size_bytes);
         if !is_inside {
@@ -82,16 +82,16 @@ impl Port<'_> {
     }
 
     /// Hands a request to the engine, which answers with
-    /// [`FrontEnd::request_completed`](super::FrontEnd::request_completed) later, never before this returns. What the
-    /// volume cannot do (beyond its end, not on its blocks, a write to one that is read-only, a payload that does not
-    /// fit) is answered with an error.
+    /// [`FrontEnd::request_completed`](super::FrontEnd::request_completed) later, never before this returns. A request
+    /// that the volume cannot do gets an error. Examples are one beyond its end or not on its blocks, a write to a
+    /// read-only volume, or a payload that does not fit.
     pub fn submit(&mut self, submission: Submission) {
         self.seat.requests += 1;
         self.conductor.submit(self.seat, submission);
     }
 
-    /// Claims `length` bytes from `offset`, whole blocks of the volume, for requests that the front end calls `token`:
-    /// it reads them, changes a part and writes them.
+    /// Claims `length` bytes from `offset`, whole blocks of the volume. The front end reads them, changes a part and
+    /// writes them, in requests that it calls `token`.
     /// [`FrontEnd::request_completed`](super::FrontEnd::request_completed) hears of `token` when every other change of
     /// them is over; then others' changes wait until [`give_back_claim`](Self::give_back_claim). O(requests under way).
     pub fn claim(&mut self, token: u64, offset: u64, length: u64) {
@@ -118,13 +118,12 @@ impl Port<'_> {
         unsafe { self.conductor.ring.push(entry, Owner::FrontEnd(self.seat.index, tag)) }
     }
 
-    /// Asks the kernel to give up the operation called `tag`; it completes all the same, as `ECANCELED` or as it would.
+    /// Asks the kernel to cancel the operation called `tag`. It completes all the same, with `ECANCELED` or its result.
     pub fn cancel(&mut self, tag: u32) {
         self.conductor.ring.cancel(Owner::FrontEnd(self.seat.index, tag));
     }
 
-    /// Says that the front end's requests are abandoned: those that have not reached a backend need not.
-    /// They complete all the same, as `ECANCELED`; what is asked for the bytes of those that have comes after them.
+    /// Abandons the front end's requests. Those that have not reached a backend are dropped. They complete all the same, as `ECANCELED`. Later requests for bytes of the others wait for them.
     pub fn abandon_requests(&mut self) {
         let own = self.seat.index;
         self.conductor.abandon(|front_end, _| front_end == own);
@@ -140,7 +139,7 @@ impl Port<'_> {
         }
     }
 
-    /// The same of all requests of the front ends with these [numbers](Self::number), which may go on.
+    /// Abandons all requests of the front ends with these [numbers](Self::number), which may go on.
     pub fn abandon_requests_of(&mut self, numbers: &[u32]) {
         if !numbers.is_empty() {
             self.conductor.abandon(|front_end, _| numbers.contains(&front_end));
@@ -152,7 +151,7 @@ impl Port<'_> {
         self.seat.index
     }
 
-    /// Waits until nothing that was abandoned on the volume, by whomever, changes it any more;
+    /// Waits until abandoned requests, of any front end, change the volume no more.
     /// [`FrontEnd::request_completed`](super::FrontEnd::request_completed) then hears of `token`.
     pub fn wait_for_abandoned(&mut self, token: u64) {
         self.seat.requests += 1;

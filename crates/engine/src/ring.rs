@@ -1,4 +1,4 @@
-//! The engine's io_uring: one ring for sockets, files, timers and wake-ups, one system call a turn.
+//! The engine's io_uring: one ring for sockets, files, timers and wake-ups. A turn takes one system call.
 //!
 //! Every operation carries 64 bits through the kernel that name its owner:
 //!
@@ -114,12 +114,12 @@ impl Ring {
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             if let Err(error) = self.ring.submit() {
                 // Out of memory for a moment or interrupted: nothing was taken, the next try may succeed.
-                tracing::warn!(%error, "the kernel took no operations, trying again");
+                tracing::warn!(%error, "io_uring took no operations, trying again");
             }
         }
     }
 
-    /// Asks the kernel to give up the operation of `owner`; it then completes, as cancelled or with its result.
+    /// Asks the kernel to cancel an operation of `owner`. It completes, as cancelled or with its result.
     pub(crate) fn cancel(&mut self, owner: Owner) {
         let entry = opcode::AsyncCancel::new(owner.encode()).build();
         // SAFETY: a cancellation has no addresses.
@@ -133,7 +133,7 @@ impl Ring {
         unsafe { self.push(entry, owner) }
     }
 
-    /// Hands over what was queued and waits until something completes or `timeout` has passed; zero only looks.
+    /// Submits queued operations and waits until one completes or `timeout` has passed. Zero does not wait.
     pub(crate) fn submit_and_wait(&mut self, timeout: Option<Span>) -> io::Result<()> {
         let submitter = self.ring.submitter();
         let result = match timeout {

@@ -11,8 +11,8 @@ use crate::path::request::TRANSFER_PIECE_BYTES_MAX;
 use std::collections::VecDeque;
 use std::io;
 
-/// How many buffers there are of which size: for most requests, and for those that stream. Memory is taken when one is
-/// first used, 7 MiB when all were.
+/// Number and size of buffers: for most requests, and for streaming ones. Memory is taken when one is first used, 7 MiB
+/// when all were.
 const CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4096, count: 256 },
     BufferClass { bytes: 64 * 1024, count: 32 },
@@ -47,8 +47,7 @@ impl Scratch {
         self.arena.give(buffer);
     }
 
-    /// The piece that stands first in the line, with its buffer, if there is one now; `length_of` says how long a piece
-    /// is.
+    /// The first piece in line and its buffer, if one is free now. `length_of` says how long a piece is.
     pub(super) fn next(&mut self, length_of: impl FnOnce(u32) -> u32) -> Option<(u32, Buffer)> {
         let &first = self.line.front()?;
         let buffer = self.find(length_of(first))?;
@@ -64,7 +63,7 @@ mod tests {
     /// Planted break: a newcomer takes what is free, whichever piece waits.
     /// Promise: encrypted-oracle.
     #[test]
-    fn nobody_is_passed_by_and_everybody_comes() {
+    fn no_piece_is_passed_by_and_every_piece_comes() {
         let mut scratch = Scratch::new().unwrap();
         let large = TRANSFER_PIECE_BYTES_MAX;
         let mut taken: Vec<Buffer> = (0..16).map(|piece| scratch.take(piece, 4 * large).unwrap()).collect();

@@ -40,7 +40,7 @@ pub(super) struct VolumeSeat {
     pub(super) tags: Option<Box<dyn BlockTags>>,
     /// The accounts that caused what was written since the last flush.
     pub(super) unflushed: CauseSet,
-    /// The accounts that have heard that its device could not flush; a cache before it has its own.
+    /// Accounts that know that its device could not flush. A cache has its own list.
     pub(super) doubts: Doubts,
     /// What the buffers of its connections are taken from.
     pub(super) buffers: BufferMemory,

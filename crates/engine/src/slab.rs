@@ -12,6 +12,7 @@ impl<T> Slab<T> {
     }
 
     /// Puts `value` into the place that was freed last, and says which.
+    #[inline]
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(index) => {
@@ -25,16 +26,19 @@ impl<T> Slab<T> {
         }
     }
 
+    #[inline]
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let value = self.places.get_mut(index as usize)?.take()?;
         self.free.push(index);
         Some(value)
     }
 
+    #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
         self.places.get(index as usize)?.as_ref()
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.places.get_mut(index as usize)?.as_mut()
     }
@@ -55,12 +59,14 @@ impl<T> Slab<T> {
 
 impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
+    #[inline]
     fn index(&self, index: u32) -> &T {
         self.get(index).expect("an index lives as long as what it names")
     }
 }
 
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
     fn index_mut(&mut self, index: u32) -> &mut T {
         self.get_mut(index).expect("an index lives as long as what it names")
     }

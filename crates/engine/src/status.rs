@@ -1,16 +1,14 @@
-//! What an engine says about itself: one snapshot, made on its thread, for the control plane.
+//! Status of an engine: a snapshot that its thread makes for the control plane.
 
 mod cache;
 
-pub use cache::{CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus};
+pub use cache::{BlockRanges, CacheClassStatus, CachePoolStatus, CacheStatus, CacheWritesStatus, not_clean};
 pub(crate) use cache::{refused, unreadable};
 use hdrhistogram::Histogram;
 use plimsoll_core::{AccountKind, Allocation};
-use serde::{Deserialize, Serialize};
 
 /// Latencies of one kind of request, nanoseconds from the submission by the front end to its completion, to two digits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "WrittenLatency", into = "WrittenLatency")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyStatus {
     /// How many requests.
     pub count: u64,
@@ -22,30 +20,6 @@ pub struct LatencyStatus {
     pub p999_ns: u64,
     /// The slowest.
     pub max_ns: u64,
-}
-
-/// Latencies as JSON has them: `null` where there was no request.
-#[derive(Serialize, Deserialize)]
-struct WrittenLatency {
-    count: u64,
-    p50_ns: Option<u64>,
-    p99_ns: Option<u64>,
-    p999_ns: Option<u64>,
-    max_ns: Option<u64>,
-}
-
-impl From<LatencyStatus> for WrittenLatency {
-    fn from(LatencyStatus { count, p50_ns, p99_ns, p999_ns, max_ns }: LatencyStatus) -> WrittenLatency {
-        let of = |value: u64| (count > 0).then_some(value);
-        WrittenLatency { count, p50_ns: of(p50_ns), p99_ns: of(p99_ns), p999_ns: of(p999_ns), max_ns: of(max_ns) }
-    }
-}
-
-impl From<WrittenLatency> for LatencyStatus {
-    fn from(WrittenLatency { count, p50_ns, p99_ns, p999_ns, max_ns }: WrittenLatency) -> LatencyStatus {
-        let of = Option::unwrap_or_default;
-        LatencyStatus { count, p50_ns: of(p50_ns), p99_ns: of(p99_ns), p999_ns: of(p999_ns), max_ns: of(max_ns) }
-    }
 }
 
 impl LatencyStatus {
@@ -61,7 +35,7 @@ impl LatencyStatus {
 }
 
 /// What one account was promised and what it got; a pool with all that its members got.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AccountStatus {
     /// Names from below the root, joined by `/`; the device's name for the root.
     pub path: String,
@@ -97,11 +71,11 @@ pub struct AccountStatus {
     pub flush_latency: LatencyStatus,
 }
 
-/// The share of replies that may be late before an emulation does not count as true: one in a hundred.
+/// Largest part of late replies with which an emulation counts as true: one in a hundred.
 const LATE_REPLIES_PART_MAX: f64 = 0.01;
 
 /// How true the emulation of a device was since the engine started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EmulationStatus {
     /// Replies.
     pub replies: u64,
@@ -109,14 +83,13 @@ pub struct EmulationStatus {
     pub late_replies: u64,
     /// The bound, nanoseconds.
     pub lateness_ns_bound: u64,
-    /// 99 of 100 replies were at most this much later than the device would have been, nanoseconds; meaningless without
-    /// replies, and 0 then.
+    /// 99 of 100 replies were at most this much later than the device's, nanoseconds; 0 without replies.
     pub lateness_ns_p99: u64,
 }
 
 impl EmulationStatus {
-    /// Whether at most one reply in a hundred was late since `earlier`, a status of the same engine. If not, figures
-    /// that were measured meanwhile say something about this machine, not about the device.
+    /// Whether at most one reply in a hundred was late since `earlier`, an earlier status of the same engine. If not,
+    /// figures that were measured meanwhile say something about this machine, not about the device.
     pub fn was_true_since(&self, earlier: &EmulationStatus) -> bool {
         let (replies, late) = (self.replies - earlier.replies, self.late_replies - earlier.late_replies);
         late as f64 <= replies as f64 * LATE_REPLIES_PART_MAX
@@ -129,11 +102,11 @@ impl EmulationStatus {
 }
 
 /// What is read ahead in a volume, of all sessions since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadAheadStatus {
     /// At most so far ahead of a stream, bytes.
     pub bytes_max: u64,
-    /// What sessions have for it at the most, of those that read in sequence; pages that were never used take none.
+    /// Most memory of its sessions that read in sequence, bytes. Pages that were never used take none.
     pub memory_bytes: u64,
     /// Bytes that were read ahead.
     pub fetched_bytes: u64,
@@ -144,7 +117,7 @@ pub struct ReadAheadStatus {
 }
 
 /// A volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeStatus {
     /// Its name.
     pub name: String,
@@ -161,25 +134,21 @@ pub struct VolumeStatus {
     /// Bytes that its content takes, where it is compressed.
     pub stored_bytes: Option<u64>,
     /// Bytes of it that were written and are not compressed yet, where it is compressed.
-    #[serde(default)]
     pub backlog_bytes: Option<u64>,
     /// Bytes that the maintenance queue compressed after their writes were answered, since the start; where it is
     /// compressed.
-    #[serde(default)]
     pub compressed_behind_bytes: Option<u64>,
     /// Bytes that clients' writes compressed before they were answered, because too much was left to the maintenance
     /// queue; likewise.
-    #[serde(default)]
     pub compressed_by_writers_bytes: Option<u64>,
     /// What stands before it.
     pub cache: Option<CacheStatus>,
     /// What is read ahead in it, where it is.
-    #[serde(default)]
     pub read_ahead: Option<ReadAheadStatus>,
 }
 
 /// An engine: one device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EngineStatus {
     /// Name of the device.
     pub device: String,
@@ -187,10 +156,9 @@ pub struct EngineStatus {
     pub scheduler: String,
     /// Since the engine started, nanoseconds.
     pub uptime_ns: u64,
-    /// By how much promises had to be stretched because the device was slower than what was promised on it,
-    /// nanoseconds.
+    /// Time by which promises were stretched because the device was slower than them, nanoseconds.
     pub overload_ns: u64,
-    /// The part of what was promised that all reserves had in the last second; 1 where promises hold.
+    /// Part of the reserves that accounts had in the last second; 1 where promises hold.
     pub reserves_kept: f64,
     /// `None` where the device is a real one.
     pub emulation: Option<EmulationStatus>,

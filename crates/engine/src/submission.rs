@@ -4,7 +4,7 @@ use super::buffer::Buffer;
 use plimsoll_core::{Class, Operation};
 use rustix::io::Errno;
 
-/// Most bytes in one read or write: what NBD allows without asking (NBD protocol, "Block size constraints").
+/// Most bytes in one read or write: the NBD protocol allows as much without negotiation ("Block size constraints").
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
 /// Where the bytes of a request are.
@@ -23,8 +23,7 @@ pub enum Payload {
     /// front end is attached, so the address holds as long as the front end lives. A write that is under way at the
     /// same time may show, whole or in part, as on any disk.
     Volume(VolumeBytes),
-    /// In a block of the volume's cache, which moves it itself, or where the engine reads ahead: no front end has
-    /// these.
+    /// In a block of the volume's cache, or in memory for reading ahead: no front end has these.
     Cache(CacheBlock),
 }
 
@@ -55,6 +54,7 @@ impl Payload {
 
     /// Where the bytes begin; `None` where there are none. Give it to the ring, never make a reference of it while the
     /// request is under way.
+    #[inline]
     pub fn as_ptr(&self) -> Option<*const u8> {
         match self {
             Payload::None => None,

@@ -1,4 +1,4 @@
-//! Recording what a device is asked to do, for traces: never at the cost of its clients.
+//! Records the requests to a device, for traces. A recording never delays clients.
 //!
 //! ```text
 //!   engine's thread: Tap --- a queue of fixed length ---> any other thread: Recording
@@ -9,8 +9,8 @@
 //! finds it full is not recorded, but counted.
 //!
 //! A request is recorded whole or not at all. Its completion may come long after its arrival, when the queue is full.
-//! So an arrival is recorded only if there is room for it, for its completion, and for the completions of all that were
-//! recorded before it and are still under way.
+//! So the recorder takes an arrival only if there is room for it and for its completion. Completions of all earlier
+//! recorded requests must fit, too.
 
 use plimsoll_core::{BlockRequest, Class, Operation, Span, Time};
 use std::collections::VecDeque;
@@ -21,8 +21,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 /// Events of a request: it arrives, it completes.
 const EVENTS_PER_REQUEST: u64 = 2;
 
-/// A request as a scheduler gets it: a piece of at most 256 KiB of what a tenant asked for (of trims and write-zeroes
-/// more).
+/// A request as a scheduler gets it: a piece of a tenant's request, at most 256 KiB (more of trims and write-zeroes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedRequest {
     /// When the scheduler got it, since the engine started. No earlier than that of the request before.
@@ -37,7 +36,8 @@ pub struct RecordedRequest {
     pub length: u32,
     /// What it is said to be.
     pub class: Class,
-    /// Until it was done, the wait in the scheduler included; `None` if it was under way when the recording ended.
+    /// Time until its completion, with the wait in the scheduler; `None` if it was under way at the end of the
+    /// recording.
     pub latency: Option<Span>,
 }
 

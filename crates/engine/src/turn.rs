@@ -1,16 +1,14 @@
-//! The engine's thread: turn after turn, it hears what happened, lets the scheduler decide, and waits.
+//! The engine's thread: each turn handles events, lets the scheduler decide, and waits.
 
 mod attachments;
 
-use super::config::{EngineConfig, GRACE_DEFAULT};
+use super::config::{AttachmentId, EngineConfig, GRACE_DEFAULT, SessionConfig};
 use super::error::EngineError;
-use super::front_end::{FrontEnd, LOOK_EVERY};
-use super::port::Port;
+use super::front_end::FrontEnd;
 use super::ring::{Completed, Owner};
-use super::seat::Seat;
-use super::slab::Slab;
 use crate::path::conductor::{Conductor, REQUESTS_EXPECTED};
-use plimsoll_core::Time;
+use attachments::Attachments;
+use plimsoll_core::{Span, Time};
 use plimsoll_linux::mailbox::Receiver;
 use rustix::io::Errno;
 use std::num::NonZeroU64;
@@ -21,36 +19,19 @@ use std::sync::mpsc::Sender;
 /// What another thread wants the engine's thread to do between two turns.
 pub(super) type Command = Box<dyn FnOnce(&mut Engine) + Send>;
 
+/// The scheduler that lets everything go at once, for the end.
+const SCHEDULER_OF_THE_END: &str = "noop";
 /// How late the kernel may make a timer so that it can join others; 1 ns, the least, because emulated devices are
 /// exact.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 /// Requests that are handed out in a turn before others are heard. A client that verifies a volume in memory asks for
-/// the next 64 KiB as soon as it has some: 64 times that is compared in about a millisecond.
+/// the next 64 KiB as soon as it has some. To compare 64 times as much takes about a millisecond.
 const HANDED_OUT_MAX: usize = 64;
-/// Buffers that lose their memory, because their front ends do not use it, each time that a front end has found none:
-/// some milliseconds' work.
-const TRIMMED_MAX: usize = 256;
-
-/// A front end and its seat.
-struct Attached {
-    seat: Seat,
-    front_end: Box<dyn FrontEnd>,
-    /// When it is cut off; set once it was asked to stop.
-    cut_at: Option<Time>,
-}
 
 /// A device with all that belongs to it. See the [module's text](super).
 pub(super) struct Engine {
     pub(super) conductor: Conductor,
-    front_ends: Slab<Attached>,
-    /// Front ends that heard something in this turn.
-    touched: Vec<u32>,
-    /// Front ends that may be through.
-    leaving: Vec<u32>,
-    /// When the first of the front ends that were asked to stop is cut off.
-    next_cut: Option<Time>,
-    /// When it is looked again whether front ends' other ends are still there.
-    next_look: Time,
+    attachments: Attachments,
     completed: Vec<Completed>,
     commands: Receiver<Command>,
     /// The turn was over before all was done: the next one follows at once.
@@ -70,14 +51,9 @@ impl Engine {
         }
         rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS)).map_err(system("set the timer slack"))?;
         let conductor = Conductor::new(config)?;
-        let next_look = conductor.ground.now + LOOK_EVERY;
         Ok(Engine {
+            attachments: Attachments::new(conductor.ground.now),
             conductor,
-            front_ends: Slab::with_capacity(0),
-            touched: Vec::new(),
-            leaving: Vec::new(),
-            next_cut: None,
-            next_look,
             completed: Vec::with_capacity(REQUESTS_EXPECTED),
             commands,
             goes_on: false,
@@ -89,23 +65,23 @@ impl Engine {
     /// Runs until it was told to end and all front ends are gone.
     ///
     /// Where its ring fails or its thread panics before that, kernel and service threads may still have addresses of
-    /// buffers. Nothing that they could write to is freed then. Each later call hears that it has stopped. Answers why
-    /// it ended, where that was its ring; a panic goes on.
+    /// buffers. Nothing that they could write to is freed then. Each later call hears that it has stopped. Answers the
+    /// reason if its ring ended it; a panic propagates.
     pub(super) fn run(mut self) -> Option<String> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run_to_the_end()));
-        let Engine { conductor, front_ends, ended, .. } = self;
+        let Engine { conductor, attachments, ended, .. } = self;
         let mut result = match outcome {
             Ok(result) => result,
             Err(panic) => {
                 // Before anything else that may panic.
-                std::mem::forget((conductor, front_ends));
+                std::mem::forget((conductor, attachments));
                 tracing::error!("the engine's thread has panicked");
                 resume_unwind(panic);
             }
         };
         let why = match &result {
             Err(error @ EngineError::Ring { .. }) => {
-                std::mem::forget((conductor, front_ends));
+                std::mem::forget((conductor, attachments));
                 Some(error.to_string())
             }
             _ => {
@@ -124,7 +100,7 @@ impl Engine {
         self.conductor.ring.watch(self.commands.as_fd().as_raw_fd(), Owner::Wake);
         let mut result = loop {
             self.turn();
-            if self.is_ending && self.front_ends.len() == 0 && self.caches_are_closed() {
+            if self.is_ending && self.attachments.is_empty() && self.caches_are_closed() {
                 break Ok(());
             }
             let timeout = self.wake_at().map(|time| time.since(self.conductor.clock.now()));
@@ -165,7 +141,7 @@ impl Engine {
         for completed in completed.drain(..) {
             match completed.owner {
                 Owner::Piece(index) => self.conductor.step_completed(index, completed.result),
-                Owner::FrontEnd(index, tag) => self.with(index, |front_end, port| {
+                Owner::FrontEnd(index, tag) => self.attachments.with(&mut self.conductor, index, |front_end, port| {
                     if !completed.has_more {
                         port.seat.operations -= 1;
                     }
@@ -187,12 +163,11 @@ impl Engine {
         self.conductor.look_once_a_second();
         self.conductor.try_work_again();
         self.cut_overdue();
-        self.look();
-        self.try_for_memory_again();
+        self.attachments.look(&mut self.conductor);
+        self.attachments.try_for_memory_again(&mut self.conductor);
         self.go_round();
         self.conductor.tell_of_reads();
-        self.leaving.append(&mut self.conductor.ahead.through);
-        self.dismiss_finished();
+        self.attachments.dismiss_finished(&mut self.conductor);
     }
 
     /// Decides, hands out and hears what comes of that, as long as something does. A client that asks again as soon as
@@ -210,89 +185,16 @@ impl Engine {
                 self.goes_on = !self.conductor.ground.answers.is_empty() || self.conductor.caches.have_work();
                 return;
             }
-            let count = self.hand_out();
-            if count == 0 && !self.end_turn() && !self.conductor.caches.have_work() {
+            let count = self.attachments.hand_out(&mut self.conductor);
+            if count == 0 && !self.attachments.end_turn(&mut self.conductor) && !self.conductor.caches.have_work() {
                 return;
             }
             // A round that only a cache has got something of is one, too.
             handed_out += count.max(1);
             if handed_out >= HANDED_OUT_MAX {
                 // A front end that has heard something must be able to answer it, and to receive, before any goes on.
-                self.end_turn();
+                self.attachments.end_turn(&mut self.conductor);
             }
-        }
-    }
-
-    /// Calls a front end, if it is still there, and remembers that it heard something.
-    fn with(&mut self, index: u32, call: impl FnOnce(&mut dyn FrontEnd, &mut Port<'_>)) {
-        let Some(Attached { seat, front_end, .. }) = self.front_ends.get_mut(index) else {
-            return;
-        };
-        if !std::mem::replace(&mut seat.is_touched, true) {
-            self.touched.push(index);
-        }
-        call(&mut **front_end, &mut Port { conductor: &mut self.conductor, seat });
-    }
-
-    /// Hands out the requests that are done; says how many there were.
-    fn hand_out(&mut self) -> usize {
-        let mut finished = std::mem::take(&mut self.conductor.ground.answers);
-        let count = finished.len();
-        for (index, finished) in finished.drain(..) {
-            self.with(index, |front_end, port| {
-                port.seat.requests -= 1;
-                front_end.request_completed(port, finished);
-            });
-        }
-        // Requests that were refused meanwhile have come into a new list.
-        finished.append(&mut self.conductor.ground.answers);
-        self.conductor.ground.answers = finished;
-        count
-    }
-
-    /// Tells all front ends that heard something that the turn is over; says whether new work came of it.
-    fn end_turn(&mut self) -> bool {
-        let pieces_before = self.conductor.table.pieces_so_far;
-        let mut touched = std::mem::take(&mut self.touched);
-        for index in touched.drain(..) {
-            let Some(Attached { seat, front_end, .. }) = self.front_ends.get_mut(index) else { continue };
-            seat.is_touched = false;
-            front_end.turn_ended(&mut Port { conductor: &mut self.conductor, seat });
-            if front_end.is_finished() {
-                self.leaving.push(index);
-            }
-        }
-        self.touched = touched;
-        self.conductor.table.pieces_so_far != pieces_before || !self.conductor.ground.answers.is_empty()
-    }
-
-    /// Looks whether front ends' other ends are still there, once in a while, and cuts off those without one.
-    fn look(&mut self) {
-        if self.conductor.ground.now < self.next_look {
-            return;
-        }
-        self.next_look = self.conductor.ground.now + LOOK_EVERY;
-        for index in 0..self.front_ends.places() as u32 {
-            let attached = self.front_ends.get_mut(index);
-            if attached.is_some_and(|Attached { front_end, .. }| !front_end.is_finished() && front_end.has_vanished()) {
-                self.with(index, |front_end, port| front_end.cut(port));
-            }
-        }
-    }
-
-    /// Lets front ends try again that found no memory for a buffer.
-    fn try_for_memory_again(&mut self) {
-        if !self.conductor.memory.is_time(self.conductor.ground.now) {
-            return;
-        }
-        // What others have and do not use.
-        let mut left = TRIMMED_MAX;
-        for index in 0..self.front_ends.places() as u32 {
-            let Some(Attached { seat, .. }) = self.front_ends.get_mut(index).filter(|_| left > 0) else { continue };
-            left -= seat.arena.trim(left);
-        }
-        for index in self.conductor.memory.take_waiting() {
-            self.with(index, |_, port| port.seat.waits_for_memory = false);
         }
     }
 
@@ -311,7 +213,52 @@ impl Engine {
     /// When the engine must wake up even if nothing happens.
     fn wake_at(&self) -> Option<Time> {
         let at_once = self.goes_on.then_some(self.conductor.ground.now);
-        let look = (self.front_ends.len() > 0).then_some(self.next_look);
-        [at_once, self.conductor.wake_at(), self.next_cut, look].into_iter().flatten().min()
+        [at_once, self.conductor.wake_at(), self.attachments.wake_at()].into_iter().flatten().min()
+    }
+
+    /// Seats a front end, with a session in `pool` or in the volume's own, and lets it start.
+    pub(super) fn attach(
+        &mut self,
+        volume: &str,
+        pool: Option<String>,
+        session: SessionConfig,
+        front_end: Box<dyn FrontEnd>,
+    ) -> Result<AttachmentId, EngineError> {
+        if self.is_ending {
+            return Err(EngineError::Stopped);
+        }
+        self.attachments.attach(&mut self.conductor, volume, pool, session, front_end)
+    }
+
+    /// Asks a front end to finish within `grace`.
+    pub(super) fn stop_front_end(&mut self, index: u32, grace: Span) {
+        self.attachments.stop_front_end(&mut self.conductor, index, grace);
+    }
+
+    /// Asks all front ends that are attached to a volume to finish within `grace`.
+    pub(super) fn stop_volume(&mut self, name: &str, grace: Span) -> Result<(), EngineError> {
+        self.attachments.stop_volume(&mut self.conductor, name, grace)
+    }
+
+    /// Asks all front ends with a session in the pool at `path` to finish within `grace`.
+    pub(super) fn stop_pool(&mut self, path: &str, grace: Span) -> Result<(), EngineError> {
+        self.attachments.stop_pool(&mut self.conductor, path, grace)
+    }
+
+    /// Ends the engine, within `grace` if nothing hangs, and answers when it is over.
+    pub(super) fn shut_down(&mut self, grace: Span, answer: Option<Sender<Result<(), EngineError>>>) {
+        self.ended.extend(answer);
+        self.is_ending = true;
+        self.attachments.stop_all(&mut self.conductor, grace, |_| true);
+    }
+
+    /// Cuts off the front ends whose grace is over.
+    fn cut_overdue(&mut self) {
+        if self.attachments.cut_overdue(&mut self.conductor)
+            && self.is_ending
+            && let Err(error) = self.conductor.switch_scheduler(SCHEDULER_OF_THE_END)
+        {
+            tracing::error!(%error, "requests that a limit holds back delay the end");
+        }
     }
 }

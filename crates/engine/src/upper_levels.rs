@@ -1,4 +1,4 @@
-//! What is above the block layer: the causes of blocks, the calls that wait at gates, the dirty pages.
+//! Levels above the block layer: causes of blocks, calls that wait at gates, dirty pages.
 //!
 //! Below a mount every request comes from the same kernel threads, so an engine alone can tell its volumes apart and
 //! nothing finer. A split-level scheduler wants more (split-level paper, section 3): the processes that caused a block,
@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!   BlockTags    asked for each block of a request          -> causes, class, file of its pieces
-//!   UpperLevels  readable descriptor, then a turn           -> Scheduler::call_entered, pages_dirtied, released_calls, ...
-//!                what was seen of an observed disk   -> Scheduler::request_added, request_completed
+//!   UpperLevels  readable descriptor, then a turn           -> Scheduler::call_entered, pages_dirtied, ...
+//!                what was seen of an observed disk          -> Scheduler::request_added, request_completed
 //!                which reads are kept back                  <- HeldReads, at the end of each turn
 //! ```
 //!
@@ -23,7 +23,7 @@ use super::observed::{Books, ObservedRequests};
 use plimsoll_core::{BlockRequest, Scheduler, Time};
 use std::os::fd::BorrowedFd;
 
-/// What the levels above speak with in a turn: the scheduler, and the books of requests that are only seen.
+/// What the levels above use in a turn: the scheduler, and the books of observed requests.
 pub struct Below<'engine> {
     pub(super) now: Time,
     pub(super) clock: &'engine Clock,
@@ -42,13 +42,13 @@ impl Below<'_> {
         self.clock.time_of(monotonic_ns).min(self.now)
     }
 
-    /// The kernel has sent a request to an observed disk; it calls it `key` until it is done. The number is
-    /// given by the engine. Its accounts are open.
+    /// The kernel has sent a request to an observed disk. It calls it `key` until it is done. The number is given by
+    /// the engine. Its accounts are open.
     pub fn issued(&mut self, key: u64, request: BlockRequest) {
         self.observed.issued(self.now, &mut self.books, key, request);
     }
 
-    /// The disk has done, at `at`, the request that the kernel calls `key`; one that was not seen is ignored.
+    /// The disk has done the request that the kernel calls `key`, at `at`. An unknown key is ignored.
     pub fn completed(&mut self, key: u64, at: Time, succeeded: bool) {
         self.observed.completed(self.now, &mut self.books, key, at, succeeded);
     }
@@ -64,7 +64,7 @@ pub trait UpperLevels: Send {
     /// Becomes readable when something happened that shall not wait for the next turn.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// A turn of the engine: tell the scheduler what happened, let go on the calls that it releases, and do what it
+    /// A turn of the engine: tells the scheduler of events, lets released calls go on, and does what the scheduler
     /// wishes. Must not wait. `is_ready` says that the descriptor has become readable since the turn before. Answers
     /// with the time at which to come again even if nothing happens.
     fn turn(&mut self, now: Time, is_ready: bool, below: &mut Below<'_>) -> Option<Time>;
@@ -73,6 +73,6 @@ pub trait UpperLevels: Send {
     /// with reads that went before it let them go. Must not wait.
     fn reads_held(&mut self, now: Time, reads: &HeldReads);
 
-    /// Another scheduler is in charge, which knows of no call and no page yet: a call that is held goes on.
+    /// A new scheduler is in charge and knows of no call and no page yet: held calls go on.
     fn scheduler_switched(&mut self, now: Time, scheduler: &mut dyn Scheduler);
 }

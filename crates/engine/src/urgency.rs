@@ -26,7 +26,10 @@ pub fn before_normal_threads() {
         [libc::SCHED_RR, libc::SCHED_FIFO].contains(&class) || libc::sched_setscheduler(0, ours, &parameter) == 0
     };
     if !is_ranked && rustix::process::setpriority_process(None, NICENESS).is_err() {
-        tracing::debug!("the engine's thread has no rank before others: neither real time nor niceness is permitted");
+        tracing::debug!(
+            "the engine's thread runs with normal priority: neither real-time scheduling nor a lower \
+                         niceness is permitted"
+        );
     }
 }
 

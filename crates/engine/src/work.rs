@@ -1,4 +1,4 @@
-//! Steps of a request that take a processor's time: service threads do them, under the rules of the request executor.
+//! Steps of a request that take processor time. Service threads do them under the executor's rules.
 //!
 //! ```text
 //!   a page in memory, compressed      dispatch -> (new) pages -> done
@@ -20,7 +20,7 @@
 //! **Complication.** The engine hears of a burst once: the first thread that tells it writes to the eventfd, the others
 //! find that said. It waits for none of them ([`basket`](super::basket)). What a cache's syncer copies is the
 //! maintenance queue's already, and is compressed at once. It gives way after each page, so that no client waits for
-//! more than one. A piece whose work panics, or that the executor drops, ends with an error and is not waited for. What
+//! more than one. A piece ends with an error if its work panics or the executor drops it; no request waits for it. What
 //! the executor has no room for stands in a line, in its order, until something is done. It does not keep the engine's
 //! thread, which serves others too. Where there is no executor, that thread does everything itself, and compresses at
 //! once, too. What is written encrypted is so in memory of its own ([`scratch`](super::scratch)), what is read is
@@ -30,7 +30,7 @@
 #[path = "work_tests.rs"]
 mod tests;
 
-use super::basket::{Basket, Note};
+use super::basket::{Basket, Node};
 use super::error::EngineError;
 use super::ring::{Owner, Ring};
 use super::scratch::Scratch;
@@ -62,20 +62,20 @@ pub(super) struct Told {
 /// Says what came of a piece, once: at the latest when it is dropped.
 struct Answer {
     /// Until it is said.
-    note: Option<Box<Note<Outcome>>>,
+    node: Option<Box<Node<Outcome>>>,
     told: Arc<Told>,
 }
 
 impl Answer {
     fn is(&mut self, result: Result<(), Errno>) {
-        self.note.as_mut().expect("it is said at the end").content.1 = result;
+        self.node.as_mut().expect("it is said at the end").content.1 = result;
     }
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
         // A thread that finds others there leaves it to the first of them to wake the engine.
-        if self.note.take().is_some_and(|note| self.told.done.put(note)) {
+        if self.node.take().is_some_and(|node| self.told.done.put(node)) {
             self.told.wake.wake();
         }
     }
@@ -140,7 +140,7 @@ pub(super) struct PieceWork {
     /// The next page's first byte in the volume.
     offset: u64,
     bytes_left: usize,
-    /// After each page, whatever is left of the slice: no client waits for it, and other work may wait.
+    /// Whether the work gives way after each page: no client waits for it, and other work may wait.
     gives_way: bool,
     answer: Answer,
 }
@@ -226,20 +226,20 @@ impl Future for ServiceRequest {
 }
 
 /// An engine's side of it.
-#[expect(clippy::vec_box, reason = "notes are handed on and used again where they are")]
+#[expect(clippy::vec_box, reason = "nodes are handed on and used again where they are")]
 pub(super) struct Work {
     executor: Option<Arc<Executor<ServiceRequest>>>,
     told: Arc<Told>,
-    /// What was told last, while the engine hears it; and notes for what comes.
-    heard: Vec<Box<Note<Outcome>>>,
-    notes: Vec<Box<Note<Outcome>>>,
+    /// What was told last, while the engine hears it; and nodes for what comes.
+    heard: Vec<Box<Node<Outcome>>>,
+    nodes: Vec<Box<Node<Outcome>>>,
     /// The ring watches the eventfd, since the first work.
     is_watched: bool,
     /// What is written to encrypted volumes is encrypted into it; since the first of them.
     scratch: Option<Scratch>,
     /// Steps for which the executor had no room, in the order in which they came.
     line: VecDeque<(Kind, Arrival, PieceWork)>,
-    /// The executor had no room for them, or for work that compresses a backlog: when it is tried again.
+    /// Time of the next try, if the executor had no room for them or for compressing a backlog.
     pub(super) try_again: Option<Time>,
 }
 
@@ -247,21 +247,21 @@ impl Work {
     pub(super) fn new(executor: Option<Arc<Executor<ServiceRequest>>>) -> Result<Work, EngineError> {
         let wake = WakeEvent::new().map_err(|source| EngineError::System { action: "make an eventfd", source })?;
         let (told, line) = (Arc::new(Told { done: Basket::default(), wake }), VecDeque::new());
-        let [heard, notes] = [Vec::new(), Vec::new()];
-        Ok(Work { executor, told, heard, notes, is_watched: false, scratch: None, line, try_again: None })
+        let [heard, nodes] = [Vec::new(), Vec::new()];
+        Ok(Work { executor, told, heard, nodes, is_watched: false, scratch: None, line, try_again: None })
     }
 
     /// For a piece: unless it is done it has failed.
     fn answer(&mut self, piece: u32) -> Answer {
         let outcome = (piece, Err(Errno::IO));
-        let note = match self.notes.pop() {
-            Some(mut note) => {
-                note.content = outcome;
-                note
+        let node = match self.nodes.pop() {
+            Some(mut node) => {
+                node.content = outcome;
+                node
             }
-            None => Note::new(outcome),
+            None => Node::new(outcome),
         };
-        Answer { note: Some(note), told: self.told.clone() }
+        Answer { node: Some(node), told: self.told.clone() }
     }
 
     /// Has the ring watch for what service threads say, before the first work.
@@ -271,8 +271,7 @@ impl Work {
         }
     }
 
-    /// A step of a piece, with the bytes of its request that it is done with: the first one in the volume, and how
-    /// many.
+    /// A step of a piece, and the bytes of its request that it covers: the first one in the volume, and how many.
     pub(super) fn piece(
         &mut self,
         piece: u32,
@@ -285,8 +284,8 @@ impl Work {
     }
 
     /// Takes what service threads have told: the caller hears it and [gives the list back](Self::heard_all).
-    #[expect(clippy::vec_box, reason = "notes are handed on and used again where they are")]
-    pub(super) fn take_heard(&mut self, ring: &mut Ring, is_still_watched: bool) -> Vec<Box<Note<Outcome>>> {
+    #[expect(clippy::vec_box, reason = "nodes are handed on and used again where they are")]
+    pub(super) fn take_heard(&mut self, ring: &mut Ring, is_still_watched: bool) -> Vec<Box<Node<Outcome>>> {
         let _ = rustix::io::read(&self.told.wake, &mut [0u8; 8]);
         if !is_still_watched {
             ring.watch(self.told.wake.as_fd().as_raw_fd(), Owner::Work);
@@ -297,14 +296,14 @@ impl Work {
         heard
     }
 
-    /// Keeps a note that was heard, for another piece.
-    pub(super) fn keep_note(&mut self, note: Box<Note<Outcome>>) {
-        self.notes.push(note);
+    /// Keeps a node that was heard, for another piece.
+    pub(super) fn keep_node(&mut self, node: Box<Node<Outcome>>) {
+        self.nodes.push(node);
     }
 
     /// All that was told has been heard: the executor has room again.
-    #[expect(clippy::vec_box, reason = "notes are handed on and used again where they are")]
-    pub(super) fn heard_all(&mut self, heard: Vec<Box<Note<Outcome>>>, now: Time) {
+    #[expect(clippy::vec_box, reason = "nodes are handed on and used again where they are")]
+    pub(super) fn heard_all(&mut self, heard: Vec<Box<Node<Outcome>>>, now: Time) {
         self.heard = heard;
         self.hand_over(now);
     }
@@ -322,7 +321,7 @@ impl Work {
         self.scratch.as_mut().expect("it was made with the first volume that is encrypted")
     }
 
-    /// Gives it to the service threads, behind the steps that wait for room; without such threads, does it here.
+    /// Gives the work to the service threads, behind steps that wait for room. Without service threads, does it here.
     pub(super) fn begin(&mut self, now: Time, kind: Kind, came: Arrival, work: PieceWork) {
         if self.executor.is_none() {
             return work.do_here();
@@ -344,14 +343,14 @@ impl Work {
         }
     }
 
-    /// Sees to it that a backlog is compressed, now or when the executor has room for it.
+    /// Starts compressing a backlog, now or when the executor has room.
     pub(super) fn compress(&mut self, now: Time, memory: &Arc<CompressedMemory>) {
         if self.begin_compressing(memory) {
             self.try_again.get_or_insert(now + TRY_AGAIN);
         }
     }
 
-    /// Sees to it that a backlog is compressed; says whether the executor has no room for it.
+    /// Starts compressing a backlog. The answer is true if the executor has no room.
     fn begin_compressing(&self, memory: &Arc<CompressedMemory>) -> bool {
         let Some(executor) = &self.executor else { return false };
         while let Some(compressing) = Compressing::begin(memory, executor.thread_count()) {

@@ -175,7 +175,7 @@ fn a_piece_whose_work_panics_has_failed_and_the_others_go_on() {
 /// that stands in the line.
 /// Promise: executor-no-room.
 #[test]
-fn whoever_finds_no_room_waits_in_line_and_is_not_done_by_the_engines_thread() {
+fn a_step_without_room_waits_in_line_and_is_not_done_by_the_engines_thread() {
     let mut pieces = Pieces::new(sliced(NEVER_OVER), 1);
     let mut pages = [[7_u8; PAGE_BYTES]; 6];
     let memory = pieces.memory.clone();

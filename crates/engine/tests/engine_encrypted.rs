@@ -183,7 +183,7 @@ fn zeroes_of_several_buffers_are_resumed_after_each() {
 /// called from the line.
 /// Promise: encrypted-oracle.
 #[test]
-fn whoever_finds_no_buffer_waits_for_one_and_who_goes_away_disturbs_nobody() {
+fn a_piece_without_a_buffer_waits_for_one_and_a_client_that_goes_away_disturbs_no_other() {
     let site = Site::ruled(Policy::COMBO);
     let data = noise(9, 1 << 20);
     for round in 0..3 {
@@ -215,7 +215,7 @@ fn an_encrypted_volume_has_no_cache() {
     let [slow, fast] = ["slow", "fast"].map(|name| directory.path().join(name));
     let volume = Volume::open(encrypted_config("v", &slow, VOLUME_BYTES)).unwrap();
     let settings = cache_settings(fast.clone());
-    let expected = "volume v is encrypted and cannot have a cache: what is in a cache is not";
+    let expected = "volume v is encrypted and cannot have a cache: a cache is not encrypted";
     let refused = [
         cache::make(&settings, volume.config(), VOLUME_BYTES, true).err(),
         FoundCache::find(settings.clone(), &volume).err(),

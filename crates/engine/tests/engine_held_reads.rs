@@ -10,8 +10,7 @@ use plimsoll_engine::{
     AccountReads, AccountStatus, Below, BlockTag, BlockTags, EngineConfig, EngineError, HeldReads, UpperLevels,
 };
 use plimsoll_protocols::nbd::{Command, CommandFlags};
-use plimsoll_serve::nbd::Client;
-use plimsoll_serve::nbd::driver::REQUESTS_MAX;
+use plimsoll_serve::nbd::{Client, REQUESTS_MAX};
 use plimsoll_testkit::{Served, memory, profile, session};
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -118,7 +117,7 @@ fn receive(client: &mut Client, count: u32) -> Vec<u32> {
 
 /// Promise: tenants-held-threads.
 #[test]
-fn so_many_wait_and_whoever_has_most_is_served_early_and_pays_later() {
+fn so_many_wait_and_the_session_with_most_is_served_early_and_pays_later() {
     const READS: u32 = 200;
     let mounted = Mounted::new();
     let (mut client, mut answered) = mounted.read_much(READS);
@@ -178,7 +177,7 @@ fn another_scheduler_is_not_paid_for_what_went_early() {
 
 /// Promise: tenants-held-threads.
 #[test]
-fn what_is_remembered_is_bounded_and_everybody_is_answered() {
+fn what_is_remembered_is_bounded_and_every_client_is_answered() {
     const BEYOND: u32 = 500;
     const READS: u32 = REQUESTS_HELD_MAX + EARLY_MAX + BEYOND;
     let mounted = Mounted::new();

@@ -217,7 +217,7 @@ fn with_executor(config: EngineConfig, rules: Rules, threads: usize, requests_ma
 /// what finds no room.
 /// Promise: compressed-oracle.
 #[test]
-fn a_compressed_volume_behaves_like_a_vector_whoever_does_its_work() {
+fn a_compressed_volume_behaves_like_a_vector_on_any_thread() {
     let plain = || EngineConfig::new(profile(), "noop");
     let nvme = || EngineConfig::emulated(plimsoll_devices::build("nvme", 1).unwrap(), "zygaria");
     let configs = [
@@ -253,7 +253,7 @@ fn a_compressed_volume_behaves_like_a_vector_whoever_does_its_work() {
 /// where the first did. Broken on purpose and seen red: the engine does itself what finds no room.
 /// Promise: encrypted-oracle.
 #[test]
-fn an_encrypted_volume_behaves_like_a_vector_whoever_does_its_work() {
+fn an_encrypted_volume_behaves_like_a_vector_on_any_thread() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let plain = || EngineConfig::new(profile(), "noop");
     let nvme = || EngineConfig::emulated(plimsoll_devices::build("nvme", 1).unwrap(), "zygaria");
@@ -297,7 +297,7 @@ fn an_encrypted_volume_behaves_like_a_vector_whoever_does_its_work() {
 
 /// Promise: compressed-oracle.
 #[test]
-fn who_goes_away_while_his_work_is_done_disturbs_nobody() {
+fn a_client_that_goes_away_while_its_work_is_done_disturbs_no_other() {
     let config = with_executor(EngineConfig::new(profile(), "noop"), Rules::Adaptive, 2, 65_536);
     let served = Served::new(config, vec![compressed()]);
     for round in 0..20 {

@@ -5,7 +5,7 @@ use plimsoll_engine::{BUFFER_BYTES_MIN, BufferMemory, EngineConfig, EngineHandle
 use plimsoll_protocols::nbd::wire::Request;
 use plimsoll_protocols::nbd::{Command, CommandFlags, Negotiated};
 use plimsoll_serve::nbd::NbdConnection;
-use plimsoll_serve::nbd::driver::{REQUESTS_MAX, export_info};
+use plimsoll_serve::nbd::{REQUESTS_MAX, export_info};
 use plimsoll_testkit::{Random, Served, file_config, memory, pause, profile, raw_connection, session};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -136,7 +136,7 @@ fn large_requests_of_one_connection_are_under_way_beside_each_other() {
 }
 
 #[test]
-fn refusals_that_nobody_reads_are_bounded_too() {
+fn refusals_without_a_reader_are_bounded_too() {
     let _turn = turn();
     let volume = memory("v", VOLUME_BYTES, 0);
     let info = volume.info().clone();
@@ -159,7 +159,7 @@ fn refusals_that_nobody_reads_are_bounded_too() {
 }
 
 #[test]
-fn a_payload_that_does_not_come_holds_up_nobody() {
+fn a_payload_that_does_not_come_holds_up_no_other_client() {
     let _turn = turn();
     let volume = memory("v", VOLUME_BYTES, 0);
     let info = volume.info().clone();
@@ -281,7 +281,7 @@ fn connections_that_never_read_take_no_more_memory_together_than_there_is_for_al
 /// Broken on purpose and seen red: a connection is not counted.
 /// Promise: volume-buffer-memory.
 #[test]
-fn connections_are_bounded_by_memory_and_those_of_one_volume_keep_nobody_out_of_another() {
+fn connections_are_bounded_by_memory_and_one_volume_leaves_some_to_another() {
     let config = EngineConfig { buffers: BufferMemory::new(BUFFER_BYTES_MIN), ..EngineConfig::new(profile(), "noop") };
     let volumes = [memory("greedy", VOLUME_BYTES, 0), memory("polite", VOLUME_BYTES, 1 << 30)];
     let infos = volumes.each_ref().map(|volume| volume.info().clone());

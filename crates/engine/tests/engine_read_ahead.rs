@@ -10,8 +10,7 @@ use plimsoll_engine::{EngineConfig, EngineStatus, ReadAheadStatus, RecordedReque
 use plimsoll_protocols::nbd::wire::Request;
 use plimsoll_protocols::nbd::{Command, CommandFlags, Errno, Negotiated};
 use plimsoll_serve::nbd::client::ClientError;
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Client, NbdConnection};
+use plimsoll_serve::nbd::{Client, NbdConnection, export_info};
 use plimsoll_testkit::{PATIENCE, Served, file_config, memory, pause, profile, session};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -123,7 +122,7 @@ fn small_reads_in_sequence_reach_the_device_as_few_large_ones() {
 
 /// Promise: read-ahead-large.
 #[test]
-fn who_has_eight_under_way_in_any_order_is_read_ahead_of() {
+fn a_stream_with_eight_under_way_in_any_order_is_read_ahead() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let served = Served::plain(vec![in_file(&directory)]);
     read_ahead(&served, "v");
@@ -173,7 +172,7 @@ fn random_reads_cause_no_others() {
 /// Planted break that was seen red: fetches are charged to the device's own account.
 /// Promise: read-ahead-charge.
 #[test]
-fn what_is_read_ahead_is_charged_to_who_reads() {
+fn what_is_read_ahead_is_charged_to_its_reader() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let served = Served::new(EngineConfig::new(profile(), "zygaria"), vec![in_file(&directory)]);
     read_ahead(&served, "v");
@@ -191,7 +190,7 @@ fn what_is_read_ahead_is_charged_to_who_reads() {
 
 /// Promise: read-ahead-charge.
 #[test]
-fn a_limit_holds_for_what_is_read_ahead_and_nobody_waits_for_a_session_that_ends() {
+fn a_limit_holds_for_what_is_read_ahead_and_no_session_waits_for_one_that_ends() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let volume = in_file(&directory);
     let info = volume.info().clone();
@@ -303,7 +302,7 @@ fn a_tenant_with_many_connections_leaves_places_to_others() {
 /// Planted break that was seen red: fetches go to the scheduler whatever waits there.
 /// Promise: read-ahead-charge.
 #[test]
-fn while_somebody_waits_for_the_device_nothing_is_read_that_nobody_asked_for() {
+fn while_a_read_waits_for_the_device_nothing_is_read_ahead() {
     // Many times as many as the disk does while the reader is served.
     const DEPTH: u32 = 4096;
     let model = plimsoll_devices::build("hdd.wd-aakx", 1).expect("the model is in the registry");

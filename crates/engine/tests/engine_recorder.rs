@@ -59,7 +59,7 @@ fn what_clients_asked_is_recorded_as_schedulers_get_it() {
 }
 
 #[test]
-fn a_reader_that_sleeps_loses_requests_and_delays_nobody() {
+fn a_reader_that_sleeps_loses_requests_and_delays_no_tenant() {
     const EVENTS_MAX: usize = 64;
     const WRITES: u64 = 500;
     let served = two_volumes();

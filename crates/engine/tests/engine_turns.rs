@@ -101,7 +101,7 @@ fn most_of_a_turn(operation: Operation, length: u32, at_once: u64, requests: u64
 /// Planted break that was seen red: a turn ends when nothing more comes of it.
 /// Promise: volume-turns.
 #[test]
-fn whoever_asks_again_when_he_was_answered_does_not_keep_the_thread() {
+fn a_client_that_asks_again_at_once_does_not_keep_the_thread() {
     let most = most_of_a_turn(Operation::Read, 64 << 10, 1, 10_000);
     assert!((1..=128).contains(&most), "{most} in one turn");
 }
@@ -109,7 +109,7 @@ fn whoever_asks_again_when_he_was_answered_does_not_keep_the_thread() {
 /// Planted break that was seen red: a turn takes whatever the scheduler lets go.
 /// Promise: volume-turns.
 #[test]
-fn whoever_gives_much_back_at_once_does_not_keep_the_thread() {
+fn a_client_that_gives_much_back_at_once_does_not_keep_the_thread() {
     for operation in [Operation::Trim, Operation::WriteZeroes] {
         let most = most_of_a_turn(operation, VOLUME_BYTES as u32, 100, 100);
         assert!((1..=2).contains(&most), "{operation:?}: {most} in one turn");
@@ -156,7 +156,7 @@ impl FrontEnd for Looking {
 /// Planted break that was seen red: an engine that has nothing else to do does not wake up for it.
 /// Promise: volume-vanished-client.
 #[test]
-fn whoever_has_vanished_is_cut_off_though_nothing_happens() {
+fn a_vanished_peer_is_cut_off_though_nothing_happens() {
     let served = Served::plain(vec![memory("v", 1 << 20, 0)]);
     let (alive, dropped) = channel();
     served.engine.attach("v", session("looking"), Box::new(Looking { looks: 0, is_cut: false, alive })).unwrap();

@@ -46,7 +46,7 @@ fn bytes_of(status: &EngineStatus, name: &str) -> u64 {
 }
 
 #[test]
-fn whoever_caused_a_block_pays_for_it_and_not_the_mount_that_it_came_through() {
+fn the_cause_of_a_block_pays_for_it_and_not_its_mount() {
     let served = Served::plain(vec![memory("v", 4 << 20, 0)]);
     let [a, b] = ["a", "b"].map(|name| served.engine.open_session("pool", session(name)).unwrap());
     let both: CauseSet = [a, b].into_iter().collect();
@@ -84,7 +84,7 @@ fn whoever_caused_a_block_pays_for_it_and_not_the_mount_that_it_came_through() {
 
 /// Promise: volume-flush-charge.
 #[test]
-fn a_flush_is_caused_by_whoever_caused_what_it_makes_durable() {
+fn a_flush_has_the_causes_of_what_it_makes_durable() {
     let served = Served::plain(vec![memory("v", 4 << 20, 0)]);
     let [a, b] = ["a", "b"].map(|name| served.engine.open_session("pool", session(name)).unwrap());
     let places = vec![(256 * KIB, CauseSet::of(a)), (512 * KIB, CauseSet::of(b))];
@@ -146,7 +146,7 @@ fn a_session_stays_open_while_a_cache_has_requests_of_it() {
 }
 
 #[test]
-fn a_tag_that_names_a_closed_session_names_nobody() {
+fn a_tag_that_names_a_closed_session_names_none() {
     let served = Served::plain(vec![memory("v", 4 << 20, 0)]);
     let [a, b] = ["a", "b"].map(|name| served.engine.open_session("pool", session(name)).unwrap());
     let places = vec![(64 * KIB, CauseSet::of(a)), (128 * KIB, [a, b].into_iter().collect())];

@@ -183,7 +183,7 @@ fn writes_that_wait_outlive_another_policy_and_the_end_of_their_cache() {
 /// Planted break that was seen red: a flush waits until nothing is being copied.
 /// Promise: cache-stuck.
 #[test]
-fn a_stuck_copy_holds_up_its_block_and_nobody_else() {
+fn a_stuck_copy_holds_up_its_block_and_no_other() {
     let (served, is_freed, _directory) = slow_and_cached(Some((Operation::Write, 5)), Semantics::WriteCache);
     let mut client = served.connect("v", DEPTH, true);
     write_all(&mut client, 0..4000);
@@ -209,7 +209,7 @@ fn a_stuck_copy_holds_up_its_block_and_nobody_else() {
 /// Planted break that was seen red: a session may have all places.
 /// Promise: cache-stuck.
 #[test]
-fn a_stuck_read_holds_up_those_who_want_its_block_and_nobody_else() {
+fn a_stuck_read_holds_up_requests_for_its_block_and_no_others() {
     let (served, is_freed, _directory) = slow_and_cached(Some((Operation::Read, 9000)), Semantics::WriteCache);
     let mut stuck: Vec<_> = (0..4).map(|_| served.connect("v", 200, true)).collect();
     for client in &mut stuck {
@@ -349,7 +349,7 @@ fn a_hundred_thousand_requests_wait_in_line_and_are_all_answered() {
 /// Planted break that was seen red: a block costs all sessions the same.
 /// Promise: cache-weights.
 #[test]
-fn who_writes_more_than_the_slow_device_takes_has_his_weights_part_of_it() {
+fn a_session_that_writes_more_than_the_slow_device_takes_has_its_weights_part() {
     const WRITES: u64 = 3000;
     let (served, _, _directory) = slow_and_cached(None, Semantics::WriteCache);
     let answers: Arc<Mutex<Vec<u64>>> = Arc::default();

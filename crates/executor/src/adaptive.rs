@@ -1,22 +1,22 @@
-//! `adaptive`: where a request waits, and how long it is served, follow from what requests of its sort were seen to
-//! need.
+//! `adaptive`: the queue of a request and the length of its slice follow from the needs of earlier requests of its
+//! sort.
 //!
 //! **Intuition.** The mean response time falls when a thread next runs the request that it ends soonest. The paper
 //! guesses which: writes, and suspended requests. Where the guess is wrong, the paper's rule loses.
 //!
 //! **Rule.** A *sort* is what a request does and how it came. Three things are counted of each sort: its runs, their
 //! time, and their outcome. An outcome is the request's end, or its return as another sort. The *yield* of a sort is
-//! the ends a second of a thread that runs a request of it, and goes on with it as long as that pays (Klimov, 1974).
-//! So a sort that is soon suspended and soon done after that yields much, though its first run ends nothing. A sort
-//! that yields less than half of what all sorts together yield waits in the low queue. All others wait in the high
+//! the ends a second of a thread that runs a request of it. The thread continues it as long as that pays (Klimov,
+//! 1974). So a sort that is soon suspended and soon done after that yields much, though its first run ends nothing. A
+//! sort that yields less than half of what all sorts together yield waits in the low queue. All others wait in the high
 //! queue, in the order in which they came.
 //!
 //! Times are counted in *requests*: what one request takes on average, all its runs together. A run is stopped after
 //! two of them, or after eight if no client waits when it begins. The rest of such a request is a sort of its own. It
 //! took long so far, so it likely takes longer yet; if so, the counts show that it yields little. No single request
 //! has a slice for itself, so slices can be long: those of QATS, with its figures in requests. Its factor of the low
-//! queue is the ends of a second there over the ends of a second in the high queue. A slice that the low queue got
-//! because the high queue was empty ends with the run in which a request comes to the high queue.
+//! queue is the ends of a second there over the ends of a second in the high queue. The low queue gets a slice if the
+//! high queue is empty. Such a slice ends with the run in which a request comes to the high queue.
 //!
 //! **Complication.** Loads change, so counts are halved every 4096 runs. A sort that was hardly seen waits in the high
 //! queue. Where all sorts are alike there is one queue and no guess to lose by.
@@ -28,22 +28,22 @@ const KINDS: usize = 4;
 const ARRIVALS: usize = 3;
 /// Runs after which all counts are halved, and queues and times chosen anew.
 const FORGET_RUNS: u32 = 4096;
-/// Runs of a sort below which nothing is said about it: its yield would be off by more than a third two times of three.
+/// Runs below which a sort is unknown: its yield would be off by more than a third two times of three.
 const KNOWN_RUNS: f64 = 10.0;
 /// A sort that yields less than this part of what all sorts together yield waits in the low queue.
 const LOW_PART: f64 = 0.5;
 /// What a request takes as long as none was measured: with it the slices are the paper's.
 const REQUEST: Span = Span::from_micros(100);
-/// A request is taken for one of these bounds if it takes less or more, so that slices stay between 3 us and 53 ms.
+/// Bounds on a request's time in this rule, so that slices stay between 3 us and 53 ms.
 const REQUEST_BOUNDS: [Span; 2] = [Span::from_micros(1), Span::from_millis(1)];
-/// A run is stopped after so many requests' time: where no client waits when it begins, and where one does.
+/// Most time of a run, in requests: if no client waits at its beginning, and if one does.
 const RUN_REQUESTS: [u64; 2] = [8, 2];
 /// QATS's base and cap, 0.3 and 5 ms, in requests.
 const SLICE_REQUESTS: [u64; 2] = [3, 50];
-/// The maintenance queue's slice, 0.2 ms, in requests: a longer one for clients is one for it too, so it keeps its
+/// The maintenance queue's slice, 0.2 ms, in requests. A longer slice for clients is one for it, too, so it keeps its
 /// part.
 const MAINTENANCE_REQUESTS: u64 = 2;
-/// Runs that leave the sorts that a thread goes on with less often than this were never seen to leave them.
+/// Chance of leaving a thread's sorts below which runs count as never leaving.
 const NEVER_LEFT: f64 = 1e-9;
 
 /// What was seen of a sort.
@@ -148,13 +148,13 @@ impl Adaptive {
         Slicing::ByDepth { base, cap, factors: [1.0, self.low_factor, 1.0] }.slice(queue, depths, Self::POLICY.weights)
     }
 
-    /// Whether a slice of `queue`, drawn while so many waited in each, ends as soon as a request waits high. O(1).
+    /// Whether a slice of `queue`, drawn at these depths, ends as soon as a request waits in the high queue. O(1).
     pub fn is_lent(queue: Queue, depths: [u32; QUEUES]) -> bool {
         queue == Queue::Low && depths[Queue::High.index()] == 0
     }
 
-    /// After how long a client's run is stopped, while so many requests wait in each queue when it begins. A stop costs
-    /// a turn, for nothing if no other request comes meanwhile. O(1).
+    /// Most time of a client's run that begins at these depths. A stop costs a turn, for nothing if no other request
+    /// comes meanwhile. O(1).
     pub fn run_max(&self, depths: [u32; QUEUES]) -> Span {
         let [high, low, _] = depths;
         self.request * RUN_REQUESTS[usize::from(high > 0 || low > 0)]
@@ -203,8 +203,8 @@ impl Adaptive {
     }
 }
 
-/// What each sort of a kind yields, ends a second: the best of what follows if one goes on with it when it is
-/// suspended, when it is preempted, both, or neither.
+/// Yield of each sort of a kind, ends a second. It is the best of four: to continue it when it is suspended, when it is
+/// preempted, both, or neither.
 fn yields(seen: &[Seen; ARRIVALS]) -> [f64; ARRIVALS] {
     let mut best = [0.0_f64; ARRIVALS];
     for (resumed, preempted) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -218,8 +218,8 @@ fn yields(seen: &[Seen; ARRIVALS]) -> [f64; ARRIVALS] {
     best
 }
 
-/// What is counted by `of` from a run of each sort on, until a request is done or comes as a sort that one does not go
-/// on with. The sums of *resumed* and *preempted* follow from each other: two equations, by Cramer's rule.
+/// Sum of `of` from a run of each sort on. It ends when a request is done or comes as a sort that the thread does not
+/// continue. The sums of *resumed* and *preempted* follow from each other: two equations, by Cramer's rule.
 fn until_left(seen: &[Seen; ARRIVALS], goes_on: [bool; ARRIVALS], of: fn(&Seen) -> f64) -> [f64; ARRIVALS] {
     use Arrival::{Preempted, Resumed};
     let [new, resumed, preempted] = seen;
@@ -244,8 +244,8 @@ mod tests {
     const CLIENTS: [Kind; 3] = [Kind::Read, Kind::Write, Kind::Other];
     const ALL_ARRIVALS: [Arrival; ARRIVALS] = [Arrival::New, Arrival::Resumed, Arrival::Preempted];
 
-    /// What follows from a run of each sort of a kind, step by step until next to nothing is left. `runs`: of each sort
-    /// what is counted in a run, and the parts of its runs that come again as each sort.
+    /// Sum after a run of each sort of a kind, step by step until next to nothing is left. `runs`: of each sort what is
+    /// counted in a run, and the parts of its runs that come again as each sort.
     fn step_by_step(runs: &[(f64, [f64; ARRIVALS]); ARRIVALS], goes_on: [bool; ARRIVALS]) -> [f64; ARRIVALS] {
         let mut sums = [0.0; ARRIVALS];
         for _ in 0..2000 {
@@ -273,7 +273,7 @@ mod tests {
         /// waits low; a thread never goes on with a suspended request.
         /// Promise: executor-adaptive-queue.
         #[test]
-        fn who_yields_less_than_half_of_all_waits_low(
+        fn a_sort_that_yields_less_than_half_of_all_waits_low(
             micros in prop::collection::vec(1u64..2000, 9),
             outcomes in prop::collection::vec((1usize..=4, 0usize..=4, 0usize..=4), 9), start in 0usize..9
         ) {
@@ -331,11 +331,11 @@ mod tests {
         assert_eq!(run(90), [high, high, high, maintenance]);
     }
 
-    /// A read whose first run ends nothing, but leads to a short second one that does; a write that is preempted, and
-    /// goes on for long.
+    /// A read with a first run that ends nothing, but leads to a short second one that does. A write that is preempted,
+    /// and goes on for long.
     /// Promise: executor-adaptive-queue.
     #[test]
-    fn who_is_soon_suspended_and_soon_done_waits_high() {
+    fn a_sort_that_is_soon_suspended_and_soon_done_waits_high() {
         let mut adaptive = Adaptive::default();
         for _ in 0..FORGET_RUNS {
             adaptive.observe(Kind::Read, Arrival::New, Span::from_micros(60), Some(Arrival::Resumed));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_never_seen_to_end_waits_low() {
+    fn a_sort_that_is_never_seen_to_end_waits_low() {
         let mut adaptive = Adaptive::default();
         for _ in 0..FORGET_RUNS {
             adaptive.observe(Kind::Write, Arrival::New, Span::from_micros(100), None);

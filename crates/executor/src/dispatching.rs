@@ -19,9 +19,9 @@ pub enum Dispatching {
     WritesToHigh,
     /// Writes and restarted requests high, new reads low.
     WritesAndRestartedToHigh,
-    /// As the baseline, but what was suspended comes back high; what was preempted is long, and low.
+    /// As the baseline, but suspended requests come back high; preempted ones are long, and low.
     ResumedToHigh,
-    /// SORD: writes and what was suspended high, reads and what was preempted low.
+    /// SORD: writes and suspended requests high, reads and preempted ones low.
     SizeOriented,
 }
 

@@ -1,12 +1,12 @@
-//! The request executor of an enterprise filer (ACM TOS 2018): what decides, and the threads that run requests by it.
+//! The request executor of an enterprise filer (ACM TOS 2018): its rules, and the threads that follow them.
 //!
 //! **Intuition.** The requests of a storage server compete for its processors before they compete for its disks. So
-//! there are few service threads, and three queues: *high* for what will be short, *low* for the rest, *maintenance*
-//! for what must be done at a steady pace (flushing the log before it is full). **Rule.** A [`Policy`] says in which
-//! queue a request waits ([`Dispatching`]). A free thread draws a queue by weight ([`Selector`]), gets a time slice
-//! ([`Slicing`]), and serves requests of that queue until the slice is spent; then it draws again. A request that lacks
-//! something (a lock, a block from the disk) is suspended and *restarted* when that is there; one that takes more than
-//! the slice is *preempted* and restarted.
+//! there are few service threads and three queues. *High* is for short requests, *low* for the rest, *maintenance* for
+//! work at a steady pace (flushing the log before it is full). **Rule.** A [`Policy`] says in which queue a request
+//! waits ([`Dispatching`]). A free thread draws a queue by weight ([`Selector`]) and gets a time slice ([`Slicing`]).
+//! It serves requests of that queue until the slice is spent; then it draws again. A request that has to wait (for a
+//! lock, a block from the disk) is suspended, and *restarted* after the wait. One that takes more than the slice is
+//! *preempted* and restarted.
 //!
 //! **Complication.** A lottery can pass a queue over for any time. Here it cannot: [`Selector`] gives a bound, which
 //! the paper does not.

@@ -133,7 +133,7 @@ mod tests {
         /// without waits until none of them is left.
         /// Promise: executor-queues.
         #[test]
-        fn deadlines_go_first_and_everybody_else_in_order(steps in prop::collection::vec(step(), 0..600)) {
+        fn deadlines_go_first_and_all_others_in_order(steps in prop::collection::vec(step(), 0..600)) {
             let (mut queues, mut in_a_row) = (Queues::default(), 0);
             let mut list: Vec<(Queue, Waiting<usize>)> = Vec::new();
             for (request, step) in steps.into_iter().enumerate() {

@@ -7,8 +7,7 @@ use crate::{Adaptive, Policy};
 pub enum Rules {
     /// A policy that stays.
     Fixed(Policy),
-    /// Where a request waits, and how long it is served, follows from what requests of its sort were seen to need:
-    /// [`Adaptive`].
+    /// Queues and slices follow from the needs of earlier requests of the same sort: [`Adaptive`].
     Adaptive,
 }
 

@@ -1,4 +1,4 @@
-//! Which queue a free thread serves: a lottery by weight among those that are not empty (section 2.3), with a bound.
+//! The choice of a free thread's queue: a lottery by weight among those that are not empty (section 2.3), with a bound.
 //!
 //! **Rule.** Each queue that is not empty has as many tickets as its weight; the ticket that is drawn wins.
 //! **Complication.** Chance passes the maintenance queue over for 44 turns in a row once in a hundred times, and while
@@ -36,7 +36,7 @@ impl Selector {
         *self = Selector { passed_over: self.passed_over, ..Selector::new(weights) };
     }
 
-    /// After how many turns at the latest a queue that is not empty is drawn, if all others are never empty.
+    /// Most turns before a queue that is not empty is drawn, if all others are never empty.
     pub fn turns_max(&self, queue: Queue) -> u32 {
         let sum: u32 = self.weights.iter().sum();
         Selector::PASSED_OVER_MAX * sum.div_ceil(self.weights[queue.index()]) + QUEUES as u32

@@ -1,4 +1,4 @@
-//! How long a thread serves the queue that it drew: the paper's equations 1 and 2 (sections 2.3 and 4.2).
+//! How long a thread serves its queue: the paper's equations 1 and 2 (sections 2.3 and 4.2).
 
 use crate::{QUEUES, Queue};
 use plimsoll_core::Span;

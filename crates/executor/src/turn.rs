@@ -1,4 +1,4 @@
-//! A thread's turn: for how long it serves the queue that it drew, and what ends that earlier.
+//! A thread's turn: how long it serves its queue, and what ends that earlier.
 //!
 //! **Intuition.** A slice is a promise to the requests in the queue, and its end is one to all others. **Rule.** A turn
 //! ends with its slice. **Complication.** No request in the high queue waits for a slice that the low queue got only
@@ -19,8 +19,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// The turn of a thread that drew `queue` while so many requests waited in each; by what it has seen, where that
-    /// decides. O(1).
+    /// The turn of a thread that drew `queue` at these depths; also by `adaptive`'s experience, if that is the policy.
+    /// O(1).
     pub fn new(queue: Queue, depths: [u32; QUEUES], policy: &Policy, adaptive: Option<&Adaptive>) -> Turn {
         match adaptive {
             Some(adaptive) => {
@@ -31,8 +31,8 @@ impl Turn {
         }
     }
 
-    /// Whether it ends with the run that has just ended, though its slice goes on: for a request that waits, as
-    /// `depths` says, which is asked only if it matters. O(1).
+    /// Whether the turn ends with the last run, though its slice is not spent, for a request that waits. `depths` is
+    /// called only if it matters. O(1).
     pub fn gives_way(&self, depths: impl FnOnce() -> [u32; QUEUES]) -> bool {
         match self.queue {
             Queue::Maintenance => {

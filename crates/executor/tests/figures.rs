@@ -30,7 +30,7 @@ fn assert_waited(waited: Span, least: Span, most: Span) {
 /// the longest is the last; what a request had waited is counted for another queue, or not at all.
 /// Promise: executor-figures.
 #[test]
-fn whoever_waits_is_counted_where_and_for_as_long_as_he_waits() {
+fn a_waiting_request_is_counted_where_and_for_as_long_as_it_waits() {
     let executor = executor(1, 16);
     let (go, (begun, has_begun)) = (Go(Arc::default()), channel());
     let start = now();
@@ -105,9 +105,9 @@ fn what_a_client_waits_behind_maintenance_is_counted_apart() {
     assert_eq!(of(&figures, Queue::Maintenance).behind_maintenance, Span::ZERO);
 }
 
-/// A thread whose slices are over as soon as they begin: a checkpoint always stops, and is so counted; a request that
-/// gives way has spent its slice, too. Planted breaks: what was preempted is suspended; the time of runs is not
-/// counted.
+/// A thread with slices that are over as soon as they begin. A checkpoint always stops, and is so counted; a request
+/// that gives way has spent its slice, too.
+/// Planted breaks: what was preempted is suspended; the time of runs is not counted.
 /// Promise: executor-figures.
 #[test]
 fn how_runs_end_is_counted_and_how_long_they_took() {
@@ -160,7 +160,7 @@ fn how_runs_end_is_counted_and_how_long_they_took() {
 /// In slices that are never over. Planted break: it counts as preempted.
 /// Promise: executor-figures.
 #[test]
-fn whoever_gives_way_before_his_slice_is_spent_is_counted_as_that() {
+fn a_request_that_gives_way_before_its_slice_is_spent_is_counted_as_that() {
     const TIMES: u64 = 7;
     let slicing = Slicing::ByDepth { base: Span::from_secs(3600), cap: Span::ZERO, factors: [1.0; 3] };
     let executor = ruled(Rules::Fixed(Policy { slicing, ..Policy::COMBO }), 1, 4);
@@ -180,7 +180,7 @@ const MANY: usize = 8;
 /// A request, new or woken, wakes at most one of the threads if all sleep. Planted break: all that sleep are woken.
 /// Promise: executor-wakes.
 #[test]
-fn one_who_comes_wakes_one_thread_at_the_most() {
+fn a_new_request_wakes_one_thread_at_the_most() {
     let executor = executor(MANY, 16);
     let all_sleep = || wait_until(&executor, "their sleep", |figures| figures.asleep == MANY);
     let mut woken = 0;
@@ -215,7 +215,7 @@ fn one_who_comes_wakes_one_thread_at_the_most() {
 /// one each time.
 /// Promise: executor-wakes.
 #[test]
-fn one_who_gives_way_and_waits_alone_wakes_nobody() {
+fn a_request_that_gives_way_and_waits_alone_wakes_no_thread() {
     let executor = executor(MANY, 16);
     for kind in [Kind::Maintenance, Kind::Write] {
         let before = wait_until(&executor, "their sleep", |figures| figures.asleep == MANY).woken;
@@ -233,7 +233,7 @@ fn one_who_gives_way_and_waits_alone_wakes_nobody() {
 /// Two requests give way again and again, on two threads that both sleep at first and now and then: none is forgotten.
 /// Promise: executor-wakes.
 #[test]
-fn those_who_give_way_beside_each_other_are_run_to_their_ends() {
+fn requests_that_give_way_beside_each_other_are_run_to_their_ends() {
     let executor = executor(2, 16);
     for round in 0..300_u64 {
         for number in 0..2 + round % 2 {

@@ -89,7 +89,7 @@ impl<F: Future<Output = ()>> Future for OnlyIfWoken<F> {
 /// Broken on purpose and seen red: a checkpoint does not wake the request that stops there.
 /// Promise: executor-checkpoint.
 #[test]
-fn whoever_stops_at_a_checkpoint_inside_another_future_goes_on() {
+fn a_request_that_stops_at_a_checkpoint_inside_another_future_goes_on() {
     const STOPS: u64 = 50;
     const REQUESTS: u64 = 3;
     let slicing = Slicing::ByDepth { base: Span::ZERO, cap: Span::ZERO, factors: [1.0; 3] };

@@ -104,7 +104,7 @@ fn a_request_that_is_woken_while_it_runs_is_run_again() {
 
 /// Planted break: a new request wakes no thread.
 #[test]
-fn whoever_comes_to_sleeping_threads_is_served() {
+fn a_request_to_sleeping_threads_is_served() {
     let executor = executor(2, 4);
     for round in 1..=3_000_u64 {
         executor.spawn(Kind::Read, None, Box::pin(async {})).unwrap();
@@ -122,7 +122,7 @@ fn whoever_comes_to_sleeping_threads_is_served() {
 
 /// Planted break: the requests alive are counted last, and may have ended since the others were.
 #[test]
-fn whoever_is_not_alive_any_more_is_done() {
+fn a_dead_process_is_done() {
     let executor = executor(2, 4);
     for spawned in 1..=50_000_u64 {
         executor.spawn(Kind::Read, None, Box::pin(async {})).unwrap();
@@ -192,7 +192,7 @@ fn a_hundred_thousand_wait_and_one_more_is_given_back() {
 /// set.
 /// Promise: executor-ends.
 #[test]
-fn a_stuck_request_keeps_its_thread_and_nobody_else() {
+fn a_stuck_request_keeps_its_thread_and_no_other() {
     let executor = executor(2, 1_000);
     let go = Go(Arc::default());
     let (begun, has_begun) = channel();
@@ -266,7 +266,7 @@ fn a_request_that_panics_when_it_is_dropped_ends_alone() {
 
 /// Outcome: it is dropped, whatever it throws then, and its place is free. Planted break: it keeps its place.
 #[test]
-fn a_request_that_nobody_can_wake_any_more_is_over() {
+fn a_request_without_a_waker_is_over() {
     let executor = executor(1, 1);
     let (told, wakers) = channel();
     for round in 1..=3 {
@@ -334,7 +334,7 @@ fn show_long_reads(executor: &Executor<Request>) -> Result<(), Vec<[u64; 3]>> {
         }
         all_done(executor).queues.map(|queue| queue.served)
     };
-    // Enough that every thread has chosen: each needs 4096 runs. A write whose thread was without a processor for a
+    // Enough that every thread has chosen: each needs 4096 runs. A write on a thread that was without a processor for a
     // second has taken longer than all reads, and is forgotten after some thousand others.
     let (mut before, mut seen) = (batch(6000), Vec::new());
     let has_learned = (0..BATCHES).any(|_| {
@@ -361,7 +361,7 @@ fn adaptive_threads_learn_which_requests_take_long() {
 /// times of four. Planted break: the slice goes on, with the second read.
 /// Promise: executor-adaptive-slice.
 #[test]
-fn a_slice_that_was_lent_to_the_low_queue_ends_when_somebody_comes_high() {
+fn a_slice_that_was_lent_to_the_low_queue_ends_when_a_request_comes_high() {
     const ROUNDS: usize = 40;
     let executor = Arc::new(ruled(Rules::Adaptive, 1, 100_000));
     assert_eq!(show_long_reads(&executor), Ok(()));
@@ -456,7 +456,7 @@ proptest! {
     /// counted.
     /// Promise: encrypted-resumed.
     #[test]
-    fn whoever_is_handed_in_waits_where_the_table_says_of_how_he_came(
+    fn a_request_waits_where_the_table_says_of_its_arrival(
         rule in 0..Dispatching::ALL.len(),
         sorts in prop::collection::vec((0..KINDS.len(), 0..ARRIVALS.len()), 1..60),
     ) {
@@ -480,7 +480,7 @@ proptest! {
 }
 
 #[test]
-fn outside_of_an_executor_nobody_gives_way() {
+fn outside_of_an_executor_no_request_gives_way() {
     let mut once = std::pin::pin!(give_way());
     assert_eq!(once.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
 }

@@ -73,7 +73,7 @@ proptest! {
     /// Far more come to the high queue, with deadlines, than the thread can do, and few to the others, while draws
     /// favour one queue as long as they may.
     #[test]
-    fn nobody_waits_for_longer_than_is_stated(
+    fn no_request_waits_for_longer_than_is_stated(
         policy in 0..POLICIES.len(),
         others in prop::collection::vec(0..QUEUES, 1..40),
         chance in prop_oneof![Just(0_u32), Just(u32::MAX), any::<u32>()],

@@ -3,8 +3,8 @@
  *     loaded     as many seccomp filters as the launcher counted  ->  gates
  *                more: a parent installed one of its own          ->  none
  *     prctl(PR_SET_SECCOMP), seccomp(2)                           ->  no gates from here on, in all threads, for ever
- *     chroot(2), pivot_root(2), setns(2)                          ->  LD_PRELOAD forgets the shim where it is no longer to be found,
- *                                                                     so that the loader has nothing to complain of
+ *     chroot(2), pivot_root(2), setns(2)                          ->  LD_PRELOAD forgets the shim where it is no longer
+ *                                                                     to be found: the loader would complain
  *
  * What its constructor asks of the kernel (openat, read, mmap, close), the loader asks to load any library. So a
  * process behind a filter that let it be executed may make these calls. */
@@ -26,8 +26,8 @@ extern char **environ __attribute__((weak));
 /* Threads that may be in a system call of the shim's own. */
 static int inside;
 
-/* Whether the closed word is meant for this process and counts, and it makes system calls of its own: then `leave` ends that. Counted before the
- * word is looked at again: a thread that stands aside opens it first and counts then. */
+/* Whether the closed word is meant for this process and counts, and it makes system calls of its own: then `leave` ends
+ * that. Counted before the word is looked at again: a thread that stands aside opens it first and counts then. */
 static int enter(int class) {
   if (__atomic_load_n(word_of(class), __ATOMIC_ACQUIRE) != generation) return 0;
   __atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST);
@@ -38,8 +38,8 @@ static int enter(int class) {
 
 static void leave(void) { __atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST); }
 
-/* Before a filter is installed. It may be refused: a process that tried is trusted to mean it. Other threads sleep in the kernel until
- * their lease runs out at the latest, and then find the gates open. */
+/* Before a filter is installed. It may be refused: a process that tried is trusted to mean it. Other threads sleep in
+ * the kernel until their lease runs out at the latest, and then find the gates open. */
 __attribute__((noinline, cold)) static void stand_aside(int of_all_threads) {
   if (words == no_words) return; /* a filter may forbid to sleep */
   __atomic_store_n(&words, no_words, __ATOMIC_SEQ_CST);
@@ -106,7 +106,8 @@ __attribute__((noinline, cold)) static long moved(long result) {
   return result;
 }
 
-/* Whether the process is about to restrict itself: then it has no gates any more, and the call is to say so (ASIDE_MARK). */
+/* Whether the process is about to restrict itself: then it has no gates any more, and the call is to say so
+ * (ASIDE_MARK). */
 static int by_seccomp(long operation, long flags, long program) {
   /* Without a program libseccomp asks only what the kernel can do. */
   int installs = operation == SECCOMP_SET_MODE_STRICT || (operation == SECCOMP_SET_MODE_FILTER && program);
@@ -127,8 +128,8 @@ EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, 
   return next_prctl ? next_prctl(option, a, b, c, d) : (int)call_kernel(SYS_prctl, (long)option, a, b, c, d, 0L);
 }
 
-/* syscall(2). Where a caller gives fewer arguments, the last one's place on the stack is the caller's own: it is read and never changed.
- * libseccomp calls seccomp(2) so, which has no function. */
+/* syscall(2). Where a caller gives fewer arguments, the last one's place on the stack is the caller's own: it is read
+ * and never changed. libseccomp calls seccomp(2) so, which has no function. */
 EXPORT long pass_on(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 static long (*next_syscall)(long, long, long, long, long, long, long);
 __attribute__((constructor)) static void find_syscall(void) { next_syscall = find("syscall"); }
@@ -151,8 +152,8 @@ MOVES(chroot, (const char *path), (path), (SYS_chroot, path))
 MOVES(pivot_root, (const char *root, const char *old), (root, old), (SYS_pivot_root, root, old))
 MOVES(setns, (int fd, int kinds), (fd, kinds), (SYS_setns, (long)fd, (long)kinds))
 
-/* A dynamic AddressSanitizer refuses to start behind another library unless its options say otherwise; it asks for them here before
- * anything else runs. The program's own function of this name comes first, and so does ASAN_OPTIONS. */
+/* A dynamic AddressSanitizer refuses to start behind another library unless its options say otherwise; it asks for them
+ * here before anything else runs. The program's own function of this name comes first, and so does ASAN_OPTIONS. */
 EXPORT const char *__asan_default_options(void) { return "verify_asan_link_order=0"; }
 
 #endif

@@ -1,5 +1,5 @@
-/* O_CLASSIFIED (Differentiated Storage Services, section 4.3.1): the first element of each scattered or gathered call on such a
- * file is one byte, the class, which does not go into the file but to the daemon.
+/* O_CLASSIFIED (Differentiated Storage Services, section 4.3.1): the first element of each scattered or gathered call
+ * on such a file is one byte, the class, which does not go into the file but to the daemon.
  *
  * What has to be remembered is remembered by the kernel, in the open file itself: the signal that it would send if it
  * sent any (F_SETSIG), which for a regular file is never. So copies and children know it too, and a number that is used
@@ -8,7 +8,8 @@
  *     32       opened with O_CLASSIFIED, nothing said yet
  *     33 + c   class c was said last: said again only when it changes
  *
- * A program that is executed does not inherit such files (O_CLOEXEC): without the shim it would write the class into them. */
+ * A program that is executed does not inherit such files (O_CLOEXEC): without the shim it would write the class into
+ * them. */
 #ifndef PLIMSOLL_CLASSIFIED_H
 #define PLIMSOLL_CLASSIFIED_H
 
@@ -42,7 +43,8 @@ __attribute__((noinline, cold)) static int begin_classes(int fd) {
 
 static inline int opened(int fd, int flags) { return wants_classes(flags) ? begin_classes(fd) : fd; }
 
-/* Takes the class off the front of a call's elements, if its file has one, and says it. Nonzero: the call is wrong (errno). */
+/* Takes the class off the front of a call's elements, if its file has one, and says it. Nonzero: the call is wrong
+ * (errno). */
 __attribute__((noinline, cold)) static int take_class(int fd, const struct iovec **vectors, int *count) {
   long said = K2(SYS_fcntl, fd, F_GETSIG);
   if (said < SAID_NOTHING) return 0;

@@ -1,7 +1,8 @@
 /* The preload gate: a tenant's system calls wait here while the agent has closed the word of their account and class.
  *
  *     open(), write(), fsync() ...   ->  word is 0: on to the C library (two loads and a branch)
- *                                        word is our generation: futex wait, until the agent wakes us or its lease runs out
+ *                                        word is our generation: futex wait, until the agent wakes us or its lease
+ *                                        runs out
  *                                        word is another number: meant for a process that has the account now; on
  *
  * A closed word counts as long as the agent renews a lease; a thread that finds it run out goes on and remembers it. So
@@ -174,9 +175,9 @@ static long number_in(const char *name, long end) {
   return number;
 }
 
-/* Without a file, an account, or with a file that is not what it should be: no gate. Nor behind filters that the launcher does not know
- * of. That the file is long enough is found out by reading it: a process that touches a page that is not there is
- * killed. */
+/* Without a file, an account, or with a file that is not what it should be: no gate. Nor behind filters that the
+ * launcher does not know of. That the file is long enough is found out by reading it: a process that touches a page
+ * that is not there is killed. */
 __attribute__((constructor)) static void load_words(void) {
   char content[WORDS_BYTES] __attribute__((aligned(sizeof(uint32_t))));
   const char *path = getenv("PLIMSOLL_GATE_WORDS");

@@ -17,8 +17,8 @@
 #define ACCOUNTS_MAX 64
 #define WORDS_BYTES 20480
 
-/* What stands in the sixth argument, which the kernel does not look at, of a call by which a process installs a filter, if its shim has stood
- * aside. A filter notifies the agent of all others. `src/filter/table.rs`. */
+/* What stands in the sixth argument, which the kernel does not look at, of a call by which a process installs a filter,
+ * if its shim has stood aside. A filter notifies the agent of all others. `src/filter/table.rs`. */
 #define ASIDE_MARK 0x6c477250 /* "PrGl" */
 
 /* The ledger of a listener: what its agent has received and not yet answered. `src/listener/ledger.rs`. */

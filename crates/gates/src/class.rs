@@ -36,7 +36,7 @@ impl fmt::Display for GateClass {
 pub struct GateClasses(u8);
 
 impl GateClasses {
-    /// What is worth a notification by default: calls that entangle, and are few (live.md: PostgreSQL at full speed).
+    /// Classes that are notified by default: calls that entangle, and are few (live.md: PostgreSQL at full speed).
     pub const ENTANGLING: GateClasses = GateClasses(1 << GateClass::Sync as u8 | 1 << GateClass::Metadata as u8);
     /// All four.
     pub const ALL: GateClasses = GateClasses(0b1111);

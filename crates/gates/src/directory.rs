@@ -1,9 +1,9 @@
 //! Directories that are an agent's own.
 //!
-//! What lies in them becomes part of every tenant (the shim), is run by the agent (the keeper), and says which
-//! account's calls wait (words, sockets). Their names are known beforehand, and lie where every user may make files,
-//! below `/dev/shm` for example. So another user may have made a directory or a link there first, to change what lies
-//! in it later.
+//! Files in them become part of every tenant (the shim), are run by the agent (the keeper), and say which account's
+//! calls wait (words, sockets). Their names are known beforehand, and lie where every user may make files, below
+//! `/dev/shm` for example. So another user may have made a directory or a link there first, to change what lies in it
+//! later.
 
 use crate::error::GateError;
 use rustix::fs::{Mode, OFlags, fchmod, fstat, lstat, mkdir, open};
@@ -19,8 +19,8 @@ const WRITABLE_BY_ALL: u32 = 0o002;
 const ENTERED_BY_OTHERS: u32 = 0o001;
 const PERMISSIONS: u32 = 0o7777;
 
-/// Makes the directory `path`, which every user may enter and only this user may write to, or takes over one that is
-/// so: a predecessor's. What it lies in exists.
+/// Makes the directory `path`, which every user may enter and only this user may write to. A predecessor's directory of
+/// that kind is taken over. What it lies in exists.
 ///
 /// # Errors
 /// What is there is no directory, or another user's, or another user may write to it; nothing of it is changed then.
@@ -30,9 +30,9 @@ pub fn make_own(path: &Path) -> Result<(), GateError> {
     set_mode(&directory, path)
 }
 
-/// Makes the directory `path` for a daemon's state, and what it lies in; or takes over one of this user's with the mode
-/// that it has: which users may enter it, and which group may write to it, is this user's to say. Every user may enter
-/// a new one, as tenants find their gates below it.
+/// Makes the directory `path` for a daemon's state, and its parents, or takes over one of this user's with its mode.
+/// This user decides which users may enter it and which group may write to it. Every user may enter a new one, as
+/// tenants find their gates below it.
 ///
 /// # Errors
 /// As of [`make_own`]; of modes, only one that lets every user write is refused.
@@ -44,14 +44,14 @@ pub fn make_state(path: &Path) -> Result<(), GateError> {
     if is_new { set_mode(&directory, path) } else { Ok(()) }
 }
 
-/// The directory above `path`, or `path` itself, that others than this user and its group cannot enter, if there is
-/// one: they reach no file below it.
+/// The directory above `path`, or `path` itself, that other users cannot enter, if there is one: they reach no file
+/// below it.
 pub fn closed_to_others(path: &Path) -> Option<&Path> {
     let is_closed = |part: &&Path| std::fs::metadata(part).is_ok_and(|found| found.mode() & ENTERED_BY_OTHERS == 0);
     path.ancestors().filter(|part| !part.as_os_str().is_empty()).find(is_closed)
 }
 
-/// Whatever the mask of this process is.
+/// The mask of this process has no effect.
 fn set_mode(directory: &OwnedFd, path: &Path) -> Result<(), GateError> {
     fchmod(directory, Mode::from_raw_mode(MODE)).map_err(|errno| GateError::file("set the mode of", path)(errno.into()))
 }
@@ -99,7 +99,7 @@ mod tests {
 
     fn problem(path: &Path) -> String {
         let message = make_own(path).unwrap_err().to_string();
-        message.split_once(" is not ours: ").unwrap_or_else(|| panic!("{message}")).1.to_owned()
+        message.split_once(" cannot be used: ").unwrap_or_else(|| panic!("{message}")).1.to_owned()
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
     /// Broken on purpose and seen red: links are followed; any user's directory does; any mode does.
     /// Promise: daemon-prepared-path.
     #[test]
-    fn what_somebody_else_has_prepared_is_refused_and_left_as_it_is() {
+    fn what_another_user_has_prepared_is_refused_and_left_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let [path, link, file] = ["prepared", "link", "file"].map(|name| folder.path().join(name));
         std::fs::create_dir(&path).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     /// Broken on purpose and seen red: any mode does; the mode is set always; any user's directory does.
     /// Promise: daemon-prepared-path.
     #[test]
-    fn a_directory_for_state_keeps_its_mode_and_is_nobody_elses() {
+    fn a_directory_for_state_keeps_its_mode_and_has_one_user() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run/state");
         make_state(&path).unwrap();

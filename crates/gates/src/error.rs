@@ -7,7 +7,7 @@ use thiserror::Error;
 /// Why a gate was not built, or a command not started behind it.
 #[derive(Debug, Error)]
 pub enum GateError {
-    /// A file of ours cannot be made, read or written.
+    /// A file of the gates cannot be made, read or written.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     File {
         /// What was tried.
@@ -17,7 +17,7 @@ pub enum GateError {
         /// Why not.
         source: io::Error,
     },
-    /// The run directory's files are written so often that a disk, and the journal that is to be protected, must not be
+    /// The run directory is not in memory. Its files are written so often that no disk with a protected journal may be
     /// behind them.
     #[error("{directory} is not on a tmpfs; gates need one, for example below /run", directory = directory.display())]
     NotInMemory {
@@ -31,7 +31,7 @@ pub enum GateError {
         /// The directory for programs.
         directory: PathBuf,
     },
-    /// The loader splits its list of libraries at spaces and colons, and replaces what begins with a dollar sign.
+    /// The loader splits its list of libraries at spaces and colons, and expands dollar signs.
     #[error("{directory} cannot be the shim's directory: allowed is an absolute path without spaces, colons and dollar signs",
         directory = directory.display())]
     Unloadable {
@@ -45,7 +45,7 @@ pub enum GateError {
         /// The file of words.
         path: PathBuf,
     },
-    /// There is a file of that name, and it is not one of ours.
+    /// A file of that name exists, and it is not a file of gate words.
     #[error("{path} is not a file of gate words: {problem}; delete it if nothing needs it", path = path.display())]
     NotWords {
         /// The file.
@@ -54,9 +54,9 @@ pub enum GateError {
         problem: String,
     },
     /// Another agent was there before.
-    #[error("{path} is not ours: {problem}; delete it if nothing needs it", path = path.display())]
+    #[error("{path} cannot be used: {problem}; delete it if nothing needs it", path = path.display())]
     Foreign {
-        /// What should be a directory of ours.
+        /// The path that should be the gates' directory.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
@@ -104,7 +104,7 @@ pub enum GateError {
         max: usize,
     },
     /// The sender may have done so on purpose.
-    #[error("what was handed over is no seccomp listener but {got}")]
+    #[error("the descriptor is no seccomp listener but {got}")]
     NotListener {
         /// What it leads to.
         got: String,
@@ -126,8 +126,8 @@ pub enum GateError {
 /// What the kernel means, where it says little.
 fn because(filter: &io::Error) -> &'static str {
     match filter.raw_os_error() {
-        Some(libc::EBUSY) => "; it is behind one that somebody listens to already, and may be behind one only",
-        Some(libc::EINVAL) => "; Linux has what this takes from 6.1 on",
+        Some(libc::EBUSY) => "; the command is behind a seccomp filter with a listener already, and Linux allows one",
+        Some(libc::EINVAL) => "; this takes Linux 6.1 or later",
         _ => "",
     }
 }

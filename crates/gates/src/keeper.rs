@@ -2,16 +2,14 @@
 //!
 //! A keeper is a process of its own (`shim/keeper.c`), one a listener, that ends with the tenant and not with the
 //! agent. It has the listener, the ledger of what the agent received, and the words with the agent's lease. When the
-//! agent is gone it lets every call go on, and offers the listener at a socket in the run directory to the next
-//! agent.
+//! agent is gone it lets every call continue, and offers the listener to the next agent at a socket in the run
+//! directory.
 //!
-//! To start a process takes milliseconds. So a [`KeeperStarter`] starts a new listener's on whichever thread may wait,
-//! and those that were killed are replaced by a thread of our own: the thread that hears the listeners waits for
-//! neither.
+//! To start a process takes milliseconds. So a [`KeeperStarter`] starts a new listener's keeper on a thread that may
+//! wait. A separate thread replaces killed keepers, so the thread that serves the listeners waits for neither.
 //!
-//! A limit: with the keeper *and* the agent killed, no process is left that could answer, and the kernel
-//! fails the tenant's notified calls with ENOSYS. So neither must be ended by what ends the other: in a systemd unit,
-//! `KillMode=process`.
+//! A limit: with the keeper *and* the agent killed, no process is left to answer. Then the kernel fails the tenant's
+//! notified calls with ENOSYS. So neither must be ended by what ends the other: in a systemd unit, `KillMode=process`.
 
 use crate::error::GateError;
 use crate::listener::Listener;
@@ -99,7 +97,7 @@ impl KeeperStarter {
         Guarded { listener, registration, keeper }
     }
 
-    /// A keeper's line, with all that it needs to know in it already, and the end that the process will have.
+    /// A connection to a keeper, with everything that the keeper needs, and the other end for the keeper's process.
     fn connect(&self, listener: &Listener, registration: &Registration) -> Result<(Keeper, OwnedFd), GateError> {
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -183,10 +181,10 @@ impl Keepers {
         Ok(None)
     }
 
-    /// What a keeper sends when it has connected: everything in one message, which is there already.
+    /// The offer of a connected keeper: one message, which has arrived already.
     ///
-    /// One that looks at other words, because an agent took its own away when it ended, never sees our lease: it would
-    /// go on receiving beside us. So it keeps its listener, and lets every call go on.
+    /// A keeper with other words never sees this agent's lease, because an earlier agent removed those words at its
+    /// end. It would go on receiving beside this agent. So it keeps its listener, and lets every call go on.
     fn offer(&self, socket: &OwnedFd) -> io::Result<Option<(Registration, OwnedFd, OwnedFd)>> {
         let mut payload = vec![0; REGISTRATION_MAX];
         let (bytes, descriptors) = passing::receive(socket.as_fd(), &mut payload)?;
@@ -211,7 +209,7 @@ impl AsFd for Keeper {
 }
 
 impl Registration {
-    /// Characters of a name that are kept: with six bytes for each, as JSON may need, they fit a message still.
+    /// Characters of a name that are kept. With six bytes for each, as JSON may need, they still fit into a message.
     const NAME_MAX: usize = 512;
 
     fn payload(&self) -> Vec<u8> {

@@ -77,7 +77,7 @@ pub(crate) fn is_valid(listener: BorrowedFd<'_>, id: u64) -> bool {
     undisturbed(|| check(unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID, &id) })).is_ok()
 }
 
-/// Asks the kernel to run tenant and listener in turn on one processor where they wait for each other (Linux 6.6).
+/// Asks the kernel to run tenant and listener in turn on one processor while they wait for each other (Linux 6.6).
 pub(crate) fn wake_synchronously(listener: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the request takes a number, by value.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS, SYNC_WAKE_UP) })
@@ -87,8 +87,8 @@ fn check(outcome: libc::c_int) -> io::Result<()> {
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Once more where a signal came in between: the kernel waits for the listener's lock, and gives up for one. A caller
-/// that takes that for an answer forgets a call that waits.
+/// Repeats a request that a signal interrupted while the kernel waited for the listener's lock. A caller that takes
+/// that for an answer forgets a call that waits.
 fn undisturbed(mut request: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match request() {

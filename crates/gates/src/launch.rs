@@ -1,10 +1,10 @@
 //! Starting a command behind gates.
 //!
-//! The command is prepared and then either started ([`Command::spawn`]) or, better, executed in place of this process
-//! ([`CommandExt::exec`]): then nothing stays between the command and its caller, and signals, terminal, job
-//! control and exit code are its own.
+//! The command is prepared and then started ([`Command::spawn`]) or, better, executed in place of this process
+//! ([`CommandExt::exec`]). Then nothing stays between the command and its caller; signals, terminal, job control and
+//! exit code are its own.
 //!
-//! A filter is installed by the command's own process, after it has forked and before it executes, and handed to the
+//! The command's own process installs the filter, after its fork and before its exec. It hands the listener to the
 //! agent over the socket that OCI runtimes use. It executes only when the agent says that a keeper stands behind the
 //! listener.
 
@@ -38,8 +38,8 @@ const WORDS: &str = "PLIMSOLL_GATE_WORDS";
 const ACCOUNT: &str = "PLIMSOLL_GATE_ACCOUNT";
 /// What those say while they are closed for it.
 const GENERATION: &str = "PLIMSOLL_GATE_GENERATION";
-/// How many seccomp filters the command is behind when it starts: a process that is behind more has one of its own, and
-/// the shim stands aside.
+/// Number of seccomp filters of the command at its start. A process with more has one of its own, and the shim stands
+/// aside.
 const FILTERS: &str = "PLIMSOLL_GATE_FILTERS";
 /// Options of AddressSanitizer. What it finds of a program that was linked to it as a library holds also where another
 /// library comes first.
@@ -51,7 +51,7 @@ const CLASSES: &str = plimsoll_classes::SOCKET_VARIABLE;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The version of the OCI runtime specification that we follow.
 const OCI_VERSION: &str = "1.0.2";
-/// Stands for the process's number, which is known only after the fork; as many digits as the largest.
+/// Placeholder of the process's number, which is known only after the fork: as many digits as the largest.
 const UNKNOWN_PROCESS: u32 = u32::MAX;
 
 /// The gates that a command is started behind.
@@ -77,7 +77,7 @@ impl Launch {
         Launch::default()
     }
 
-    /// Behind the preload shim, at the words of `account` as long as this generation of it lasts.
+    /// Adds the preload shim, with the words of `account` for the present generation.
     ///
     /// # Errors
     /// The account has no words.
@@ -111,10 +111,10 @@ impl Launch {
         Launch { classes: Some(socket.to_owned()), ..self }
     }
 
-    /// Behind a filter that hands its listener over at `socket`: `metadata` names the account, `name` the command.
+    /// Adds a filter with its listener handed over at `socket`. `metadata` names the account, `name` the command.
     ///
     /// A caller without CAP_SYS_ADMIN gives up gaining privileges by exec (`no_new_privs`): its setuid programs run as
-    /// the user who starts them.
+    /// the user that starts them.
     #[must_use]
     pub fn with_filter(self, filter: Filter, socket: &Path, metadata: &str, name: &str) -> Launch {
         let container = ContainerState {
@@ -166,7 +166,7 @@ impl Launch {
             Some(filters) => command.env(FILTERS, (filters + u32::from(self.filter.is_some())).to_string()),
             None => {
                 tracing::warn!(
-                    "/proc does not tell the filters of this process: the shim holds nothing of the command's"
+                    "/proc does not show the seccomp filters of this process: the shim holds no call of the command"
                 );
                 command.env_remove(FILTERS)
             }
@@ -190,7 +190,7 @@ impl Launch {
     }
 }
 
-/// The list in a variable of the command's environment, between colons: `first`, and what is there already.
+/// A list in the command's environment, separated by colons: `first`, and the present value.
 fn with_first(command: &Command, variable: &str, first: &OsStr) -> OsString {
     let set = command.get_envs().find(|(name, _)| *name == OsStr::new(variable)).map(|(_, value)| value);
     let others = match set {
@@ -211,7 +211,8 @@ fn own_filters() -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:")?.trim().parse().ok())
 }
 
-/// How far a process got on its way behind a filter: it has none yet; it has, and no agent listens; the agent does.
+/// Progress of a process with its filter: no filter; a filter without an agent's listener; a filter that the agent
+/// serves.
 const NOTHING: u8 = 0;
 const FILTERED: u8 = 1;
 const LISTENED_TO: u8 = 2;
@@ -276,7 +277,7 @@ impl Handover {
         Ok(())
     }
 
-    /// Writes the number over its place in the text, filled up with spaces, which JSON passes over.
+    /// Writes the number over its placeholder in the text, padded with spaces, which JSON ignores.
     fn name_process(&mut self, process: u32) {
         for &place in &self.places {
             let field = &mut self.text[place..place + 10];

@@ -1,5 +1,6 @@
-//! Gates: the place where a scheduler delays a process's system calls, at their entry, before the file system's journal
-//! entangles them with all others' (split-level paper, section 3.1), on a stock kernel and from user space.
+//! Gates: the place where a scheduler delays a process's system calls, at their entry. There the file system's journal
+//! has not entangled them with all others' yet (split-level paper, section 3.1). They need a stock kernel and run in
+//! user space.
 //!
 //! ```text
 //!   tenant                                            agent
@@ -17,9 +18,9 @@
 //! | [`filter`] and [`listener`]: seccomp user notification | microseconds a call | any process, with all it starts |
 //! | [`oci`]: the same for containers, by the runtime | the same | any process in the container |
 //!
-//! A gate **fails open**. The words count only as long as their lease is renewed; behind each listener stands a
-//! [`keeper`], a process that lets every call go on when the agent is gone or does not renew the lease. `docs/gates.md`
-//! has the outcome of each fault.
+//! A gate **fails open**. The words count only as long as their lease is renewed. Behind each listener stands a
+//! [`keeper`], a process that lets every call continue when the agent is gone or does not renew the lease.
+//! `docs/gates.md` has the outcome of each fault.
 
 pub mod class;
 pub mod clock;

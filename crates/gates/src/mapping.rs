@@ -19,8 +19,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `bytes` bytes of `file`, which must have them: a process that touches what is not there is
-    /// killed.
+    /// Maps the first `bytes` bytes of `file`, which must have them: an access beyond its end kills the process.
     pub(crate) fn new(file: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses.

@@ -16,8 +16,7 @@ pub(crate) const SOCKET_PATH_MAX: usize = 107;
 /// Descriptors of one message; the kernel closes further ones.
 pub(crate) const DESCRIPTORS_MAX: usize = 8;
 
-/// A socket that listens at `path`, in place of one that an earlier agent left, and does not wait; `mode` says which
-/// users may connect.
+/// A non-blocking socket that listens at `path`, replacing an earlier agent's. `mode` says which users may connect.
 ///
 /// # Errors
 /// The path is too long for a socket, or the socket cannot be made there.
@@ -46,7 +45,7 @@ pub(crate) fn send(socket: BorrowedFd<'_>, payload: &[u8], descriptors: &[Borrow
     sendmsg(socket, &[IoSlice::new(payload)], &mut control, SendFlags::NOSIGNAL).map(drop)
 }
 
-/// Receives what is there, and the descriptors with it; `WouldBlock` if nothing is, 0 bytes at the end.
+/// Receives available bytes and descriptors; `WouldBlock` if there are none, 0 bytes at the end.
 pub(crate) fn receive(socket: BorrowedFd<'_>, payload: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

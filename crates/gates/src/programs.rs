@@ -14,8 +14,8 @@ use std::time::Duration;
 const SHIM: (&str, &[u8]) = ("plimsoll-gate.so", include_bytes!(concat!(env!("OUT_DIR"), "/plimsoll-gate.so")));
 const KEEPER: (&str, &[u8]) = ("plimsoll-keeper", include_bytes!(concat!(env!("OUT_DIR"), "/plimsoll-keeper")));
 const THAWER: (&str, &[u8]) = ("plimsoll-thawer", include_bytes!(concat!(env!("OUT_DIR"), "/plimsoll-thawer")));
-/// How often a busy program is tried, and the pause between tries: a program that we wrote is still open for writing in
-/// a process that another of our threads has forked, until that executes.
+/// How often a busy program is tried, and the pause between tries. A program file that was just written is still open
+/// for writing in a process that another thread has forked, until that executes.
 const BUSY_TRIES: u32 = 500;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Every user may load and run them, none may write them.
@@ -30,8 +30,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Writes them to `directory`, which every user may enter and only the agent may write to: the shim becomes part
-    /// of every tenant. Debian mounts /run `noexec`, so it is not the directory of the words. Files that are there
+    /// Writes the programs to `directory`, which every user may enter and only the agent may write to: the shim becomes
+    /// part of every tenant. Debian mounts /run `noexec`, so it is not the directory of the words. Files that are there
     /// are replaced; a process that runs them keeps what it has.
     ///
     /// # Errors

@@ -5,28 +5,28 @@
 //!
 //! Accounts are given out again, by this agent or the next one, while processes of the tenant before may live on. So
 //! each tenant [begins](GateWords::begin_generation) a generation of its account, and its shims wait at words that say
-//! that number and pass all others. The generations stand in the file beside the words, where the next agent goes on
-//! counting.
+//! that number and pass all others. The file has the generations beside the words, and the next agent continues the
+//! count.
 //!
-//! A woken process goes on, at a word that is still closed too: so the agent can let a few go on while the rest wait
-//! ([`GateWords::admit`]), where all at once would be a herd.
+//! A woken process continues, also at a word that is still closed. So the agent can let a few continue while the rest
+//! wait ([`GateWords::admit`]); all at once would be a herd.
 //!
-//! **What a stranger can do.** To read the file is enough to wake waiters at a word, to wait there, and to move waiters
-//! to another word. Waking is no loss, for no process has to look at a word at all: what passes is charged, and the
-//! levels below hold. Waiting is worse: the kernel wakes the longest waiters and does not name their account, so
+//! **What a stranger can do.** Read access to the file is enough to wake waiters at a word, to wait there, and to move
+//! waiters to another word. Waking is no loss, for no process has to look at a word at all: what passes is charged, and
+//! the levels below hold. Waiting is worse. The kernel wakes the longest waiters and does not name their account. So
 //! strangers take the places of the intended ones, and wait again at once. So a caller that [admits](GateWords::admit)
-//! must not take for granted that a process of the account went on, nor wait for ever until none is left. It lets in
-//! more where nothing comes of it, or opens the word, which reaches all waiters (how the agent does is in
-//! `plimsoll_agent`'s `readers` and `calls`). A moved process (`FUTEX_REQUEUE`) is reached by neither, and sleeps until
-//! the lease that it saw runs out: half a second at most, and then it looks at the word again.
+//! must not assume that a process of the account continued, nor wait for ever until none is left. If no I/O follows, it
+//! lets more in or opens the word, which reaches all waiters (`readers` and `calls` of `plimsoll_agent` do so). Neither
+//! reaches a moved process (`FUTEX_REQUEUE`). It sleeps until the lease that it saw runs out, half a second at most,
+//! and then reads the word again.
 //!
-//! A closed word counts as long as the **lease** lasts, a time on the monotonic clock in the same file, which the
-//! agent moves on while it lives. A waiter sleeps until the lease it saw runs out, and then looks again: has it
-//! moved, it sleeps on; has it not, it goes on, and its process waits no more until it has moved. So an agent that
-//! was killed, stopped or is stuck holds no process for longer than [`LEASE`].
+//! A closed word counts as long as the **lease** lasts. The lease is a time on the monotonic clock in the same file,
+//! which a living agent renews. A waiter sleeps until the lease that it saw runs out, and then looks again. If the
+//! lease was renewed, it sleeps on. If not, it continues, and its process waits no more until the lease is renewed. So
+//! an agent that was killed, stopped or is stuck holds no process for longer than [`LEASE`].
 //!
-//! The file outlives the agent. The next one takes it over with all words open, and tenants that were started under the
-//! one before obey it as long as no agent begins a new generation of their account.
+//! The file outlives the agent. The next one takes it over with all words open. Tenants of the former agent obey it as
+//! long as no agent begins a new generation of their account.
 
 use crate::class::GateClass;
 use crate::clock::monotonic_now;
@@ -43,15 +43,15 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Accounts that have words: as many as a cause mask has bits, two of which it keeps to itself.
+/// Accounts that have words: as many as a cause mask has bits, two of which are reserved.
 pub const ACCOUNTS_MAX: u32 = 64;
 /// How long the words count after the agent last said that it lives. A round trip through a busy machine's run queue
-/// takes tens of milliseconds; one second is what a tenant may lose to a dead agent ([`FAIL_OPEN`]).
+/// takes tens of milliseconds. One second is the most that a tenant loses to a dead agent ([`FAIL_OPEN`]).
 pub const LEASE: Span = Span::from_millis(500);
 /// How often to call [`GateWords::renew`]: a lease that is missed four times has run out.
 pub const RENEWAL: Span = Span::from_millis(100);
-/// How soon a held process goes on after the agent was killed: that is promised, and what is left of it beyond
-/// [`LEASE`] is for waking up.
+/// Promised time within which a held process continues after the agent was killed. The part beyond [`LEASE`] is for
+/// waking up.
 pub const FAIL_OPEN: Span = Span::from_secs(1);
 // An agent that renews as late as it may and dies then has closed words for so long after it last turned.
 const _: () = assert!(LEASE.as_nanos() + RENEWAL.as_nanos() < FAIL_OPEN.as_nanos());
@@ -62,7 +62,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"PLGW");
 /// In version 1 a closed word was 1, whichever account it was meant for.
 const VERSION: u32 = 2;
 const VERSION_OFFSET: usize = 4;
-/// Where in the file the end of the lease is: 8 bytes, nanoseconds of the monotonic clock.
+/// Offset of the lease's end in the file: 8 bytes, nanoseconds of the monotonic clock.
 pub const LEASE_OFFSET: usize = 64;
 const WORDS_OFFSET: usize = 4096;
 /// A cache line: a write to one word slows no other's readers down.
@@ -89,7 +89,7 @@ pub fn is_in_memory(directory: &Path) -> std::io::Result<bool> {
     Ok(statfs(directory)?.f_type == TMPFS_MAGIC)
 }
 
-/// From when until when the agent has said without a gap that it lives, on the monotonic clock.
+/// The time without a gap in which the agent has renewed its lease, on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// In a gap before it, keepers received calls.
@@ -98,7 +98,7 @@ pub struct Lease {
     pub until: Time,
 }
 
-/// Where in the file a word is: the place of its first byte, which is not 0 if the word is closed.
+/// Offset of a word in the file. A word other than 0 is closed.
 ///
 /// # Panics
 /// If the account has no words: [`ACCOUNTS_MAX`].
@@ -122,7 +122,7 @@ impl GateWords {
     /// tmpfs, and only the agent may write to it.
     ///
     /// # Errors
-    /// Another agent has them; the file is not ours; the directory cannot be used.
+    /// Another agent has the words; the file is not one of gate words; the directory cannot be used.
     pub fn create(directory: &Path) -> Result<GateWords, GateError> {
         let path = directory.join(FILE_NAME);
         if !is_in_memory(directory).map_err(GateError::file("look at", directory))? {
@@ -175,7 +175,10 @@ impl GateWords {
             }
             (MAGIC, VERSION) => self.open_all(),
             (magic, version) => {
-                let problem = format!("it begins with {magic:#x}, {version}, expected {MAGIC:#x}, {VERSION}");
+                let problem = format!(
+                    "it begins with {magic:#x} and version {version}, expected {MAGIC:#x} and \
+                                       version {VERSION}"
+                );
                 return Err(GateError::NotWords { path: self.path.clone(), problem });
             }
         }
@@ -408,7 +411,7 @@ mod tests {
     /// Broken on purpose and seen red: it is taken over.
     /// Promise: gates-account-number.
     #[test]
-    fn a_file_of_an_earlier_version_is_replaced_and_left_to_those_who_look_at_it() {
+    fn a_file_of_an_earlier_version_is_replaced_and_left_to_its_readers() {
         let directory = directory();
         drop(GateWords::create(directory.path()).unwrap());
         let path = directory.path().join(FILE_NAME);
@@ -425,7 +428,7 @@ mod tests {
     /// words that is locked.
     /// Promise: gates-strangers-words.
     #[test]
-    fn whoever_locks_the_words_keeps_no_agent_from_them() {
+    fn a_lock_on_the_words_keeps_no_agent_from_them() {
         let directory = directory();
         drop(GateWords::create(directory.path()).unwrap());
         let stranger = File::open(directory.path().join(FILE_NAME)).unwrap();
@@ -447,7 +450,7 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "something short");
         std::fs::write(&path, vec![7; BYTES]).unwrap();
         let refusal = GateWords::create(directory.path()).err().unwrap().to_string();
-        assert!(refusal.contains("it begins with 0x7070707, 117901063"), "{refusal}");
+        assert!(refusal.contains("it begins with 0x7070707 and version 117901063"), "{refusal}");
     }
 
     #[test]

@@ -178,7 +178,7 @@ fn a_process_that_is_restricted_otherwise_is_held_as_before() {
 /// Broken on purpose and seen red: a shim that waits at a word that says anything but 0.
 /// Promise: gates-account-number.
 #[test]
-fn who_had_the_account_before_passes_and_who_has_it_now_waits() {
+fn the_former_tenant_of_an_account_passes_and_the_present_one_waits() {
     unless_a_lease_runs_out(|| {
         let rig = Rig::new();
         let words = rig.words();

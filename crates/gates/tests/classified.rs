@@ -89,7 +89,7 @@ fn each_classified_call_says_its_class_and_moves_the_rest() {
 
 /// Promise: classes-first-byte.
 #[test]
-fn who_is_not_heard_goes_on() {
+fn a_call_without_an_answering_agent_goes_on() {
     let rig = Rig::new();
     let _words = rig.words();
     let program = program(&rig, &["-O1"]);

@@ -80,7 +80,7 @@ fn waits_and_goes_on(gate: Gate, agent: &Agent, mut tenant: Tenant) {
 /// of 1.2 s, in the words and in the shim.
 /// Promise: gates-dead-agent.
 #[test]
-fn an_agent_that_is_killed_holds_nobody_for_a_second_and_no_call_fails() {
+fn a_killed_agent_holds_no_process_for_a_second_and_no_call_fails() {
     const WRITERS: usize = 50;
     const TRIES: u32 = 10;
     at_both_gates(|gate, rig, mut agent| {
@@ -141,7 +141,7 @@ fn the_children_of_a_gated_process_are_gated() {
 
 /// Promise: gates-processes.
 #[test]
-fn who_is_killed_while_held_is_gone_and_disturbs_nobody() {
+fn a_process_killed_while_held_is_gone_and_disturbs_no_other() {
     at_both_gates(|gate, rig, agent| {
         let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "write", 8);
         let mut other = rig.tenant(&gate.launch(rig, OTHER), "write", 1);
@@ -157,7 +157,7 @@ fn who_is_killed_while_held_is_gone_and_disturbs_nobody() {
 
 /// Promise: gates-processes.
 #[test]
-fn who_is_stopped_while_held_goes_on_when_both_allow_it_and_disturbs_nobody() {
+fn a_process_stopped_while_held_goes_on_when_both_allow_it_and_disturbs_no_other() {
     at_both_gates(|gate, rig, agent| {
         let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "write", 4);
         let mut other = rig.tenant(&gate.launch(rig, OTHER), "write", 1);
@@ -183,7 +183,7 @@ fn who_is_stopped_while_held_goes_on_when_both_allow_it_and_disturbs_nobody() {
 
 /// Promise: gates-processes.
 #[test]
-fn who_is_traced_is_gated_and_the_tracer_is_not_held_up() {
+fn a_traced_process_is_gated_and_the_tracer_is_not_held_up() {
     at_both_gates(|gate, rig, agent| {
         waits_and_goes_on(gate, &agent, rig.tenant(&gate.launch(rig, ACCOUNT), "traced", 1));
     });
@@ -191,7 +191,7 @@ fn who_is_traced_is_gated_and_the_tracer_is_not_held_up() {
 
 /// Promise: gates-processes.
 #[test]
-fn who_changes_namespaces_is_gated() {
+fn a_process_that_changes_namespaces_is_gated() {
     if !is_root() {
         return;
     }
@@ -206,7 +206,7 @@ fn who_changes_namespaces_is_gated() {
 
 /// The lease is a time on the monotonic clock, which a time namespace moves.
 #[test]
-fn in_a_time_namespace_the_shim_holds_nobody_for_ever_and_the_filter_holds() {
+fn in_a_time_namespace_the_shim_holds_no_call_for_ever_and_the_filter_holds() {
     if !is_root() {
         return;
     }
@@ -227,7 +227,7 @@ fn in_a_time_namespace_the_shim_holds_nobody_for_ever_and_the_filter_holds() {
 /// The loader does not preload into programs that gain privileges; a filter stays, and root's filter lets them be
 /// gained.
 #[test]
-fn who_executes_a_setuid_program_leaves_the_shim_and_not_the_filter() {
+fn a_setuid_program_leaves_the_shim_and_not_the_filter() {
     if !is_root() {
         return;
     }
@@ -253,7 +253,7 @@ fn who_executes_a_setuid_program_leaves_the_shim_and_not_the_filter() {
 
 /// Signals do not end a wait: as a write to a disk, it is over when it is done.
 #[test]
-fn who_handles_signals_while_held_waits_on() {
+fn a_process_that_handles_signals_while_held_waits_on() {
     at_both_gates(|gate, rig, agent| {
         let mut tenant = rig.tenant(&gate.launch(rig, ACCOUNT), "write", 4);
         tenant.goes_on();
@@ -328,7 +328,7 @@ impl Drop for SmallMemory {
 /// Broken on purpose: with a file of words that has holes this process dies of SIGBUS.
 /// Promise: tenants-full.
 #[test]
-fn a_run_directory_without_room_for_the_words_is_refused_and_nobody_dies() {
+fn a_run_directory_without_room_for_the_words_is_refused_and_no_process_dies() {
     if !is_root() {
         return;
     }

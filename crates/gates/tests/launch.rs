@@ -109,7 +109,7 @@ fn a_command_does_not_start_before_the_agent_has_taken_over() {
 
 /// Root's commands may still gain privileges by exec, others' do not.
 #[test]
-fn privileges_are_given_up_only_by_who_has_to() {
+fn privileges_are_given_up_only_by_callers_that_must() {
     if !is_root() {
         return;
     }

@@ -27,7 +27,7 @@ fn all() -> Filter {
 /// Broken on purpose and seen red: a filter without pwrite64.
 /// Promise: gates-closed.
 #[test]
-fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
+fn no_call_passes_a_closed_gate_and_every_call_passes_an_open_one() {
     unless_a_lease_runs_out(|| {
         let rig = Rig::new();
         let agent = Agent::start(&rig);
@@ -179,7 +179,7 @@ fn a_keeper_that_is_killed_is_replaced() {
 /// Broken on purpose and seen red: a keeper that is started by the thread that hears the listeners.
 /// Promise: gates-keeper-start.
 #[test]
-fn nobody_waits_for_a_keeper_that_takes_long_to_start() {
+fn no_tenant_waits_for_a_keeper_that_takes_long_to_start() {
     let rig = Rig::new();
     let agent = Agent::start(&rig);
     let mut tenant = rig.tenant(&rig.filtered(ACCOUNT, all()), "write", WRITERS);
@@ -234,7 +234,7 @@ fn without_agent_and_keeper_calls_fail_with_enosys() {
 /// Broken on purpose and seen red: a keeper that does not look at the lease.
 /// Promise: gates-dead-agent.
 #[test]
-fn an_agent_that_is_stuck_holds_nobody_and_holds_again_when_it_is_back() {
+fn a_stuck_agent_holds_no_process_and_holds_again_when_it_is_back() {
     let rig = Rig::new();
     let agent = Agent::start(&rig);
     let mut tenant = rig.tenant(&rig.filtered(ACCOUNT, all()), "write", WRITERS);

@@ -90,7 +90,7 @@ fn a_state_arrives_whole_or_in_pieces_and_is_acknowledged() {
 
 /// Promise: gates-floods.
 #[test]
-fn what_cannot_be_taken_is_refused_with_the_reason_and_disturbs_nobody() {
+fn what_cannot_be_taken_is_refused_with_the_reason_and_disturbs_no_other() {
     let mut peer = Peer::new();
     let mut refusal = |text: &[u8], descriptors| {
         drop(peer.send(text, descriptors));
@@ -127,7 +127,7 @@ fn a_state_that_drips_is_refused() {
 
 /// Promise: gates-floods.
 #[test]
-fn who_says_nothing_is_sent_away_and_keeps_nobody_out() {
+fn a_silent_client_is_sent_away_and_keeps_no_other_out() {
     let mut peer = Peer::new();
     let silent: Vec<_> = (0..16).map(|_| UnixStream::connect(&peer.path).unwrap()).collect();
     drop(peer.send(STATE.as_bytes(), 1));

@@ -1,5 +1,5 @@
-/* Calls that gates know, each for itself: no gate knows any other call on the way. So a thread that waits, waits in that call, and
- * one that a gate has forgotten does not hide behind another.
+/* Calls that gates know, each for itself: no gate knows any other call on the way. So a thread that waits, waits in
+ * that call, and one that a gate has forgotten does not hide behind another.
  *
  * Some fail, as it is expected of them, so that nothing has to be done before they can be done again. */
 #ifndef PLIMSOLL_TESTS_ONLY_H

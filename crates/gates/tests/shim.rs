@@ -15,7 +15,7 @@ const WRITERS: usize = 8;
 /// Broken on purpose and seen red: a shim with a `pwrite` that does not ask the word.
 /// Promise: gates-closed.
 #[test]
-fn nobody_passes_a_closed_gate_and_everybody_passes_an_open_one() {
+fn no_call_passes_a_closed_gate_and_every_call_passes_an_open_one() {
     unless_a_lease_runs_out(|| {
         let rig = Rig::new();
         let words = rig.words();
@@ -125,7 +125,7 @@ fn as_many_go_on_as_are_admitted() {
 /// An agent that admits calls must not wait until a thread of the account goes on: the kernel wakes the threads that
 /// waited longest.
 #[test]
-fn strangers_take_the_places_of_those_who_are_let_in_until_more_are_let_in_than_they_are() {
+fn strangers_take_the_places_of_admitted_readers_until_more_are_admitted_than_they_are() {
     const STRANGERS: u32 = 64;
     unless_a_lease_runs_out(|| {
         let rig = Rig::new();
@@ -157,7 +157,7 @@ fn strangers_take_the_places_of_those_who_are_let_in_until_more_are_let_in_than_
 /// Broken on purpose and seen red: a shim that sleeps until it is woken.
 /// Promise: gates-strangers.
 #[test]
-fn who_is_moved_to_a_stranger_s_word_goes_on_when_his_lease_runs_out() {
+fn a_process_moved_to_a_stranger_s_word_goes_on_when_its_lease_runs_out() {
     let rig = Rig::new();
     let words = rig.words();
     let (account, class) = (AccountId(ACCOUNT), GateClass::Write);
@@ -197,7 +197,7 @@ fn sixty_two_accounts_wait_apart() {
 
 /// Promise: gates-dead-agent.
 #[test]
-fn a_lease_that_runs_out_holds_nobody_and_one_that_is_renewed_holds_again() {
+fn a_lease_that_runs_out_holds_no_process_and_a_renewed_one_holds_again() {
     let rig = Rig::new();
     let words = rig.words();
     let mut tenant = rig.tenant(&rig.preload(ACCOUNT), "write", WRITERS);

@@ -1,4 +1,7 @@
-/* A process that may read the file of words, and nothing else: stranger FILE PLACE wait THREADS | stranger FILE PLACE move
+/* A process that may read the file of words, and nothing else:
+ *
+ *     stranger FILE PLACE wait THREADS
+ *     stranger FILE PLACE move
  *
  * Waits at the word at PLACE as if its threads were the account's, and again whenever it is woken; or moves all threads
  * there to a word of its own, again and again. */

@@ -82,7 +82,7 @@ impl Hand {
 }
 
 #[test]
-fn a_call_says_who_does_what_to_which_file() {
+fn a_call_names_its_caller_its_kind_and_its_file() {
     let rig = Rig::new();
     let mut hand = Hand::new(&rig);
     let (tenant, id) = hand.start(&rig, 9, Filter::new(GateClasses::ALL), "fsync", 1);
@@ -139,7 +139,7 @@ fn what_is_no_listener_is_refused() {
     let pipe = std::io::pipe().unwrap().0;
     for descriptor in [file.into(), pipe.into()] {
         let refusal = Listener::new(descriptor, AccountId(1)).err().unwrap().to_string();
-        assert!(refusal.starts_with("what was handed over is no seccomp listener but "), "{refusal}");
+        assert!(refusal.starts_with("the descriptor is no seccomp listener but "), "{refusal}");
     }
 }
 
@@ -222,7 +222,7 @@ fn a_listener_is_left_to_its_keeper_for_a_moment_after_the_lease_had_run_out() {
 /// Broken on purpose and seen red: a turn with a budget for each listener.
 /// Promise: gates-floods.
 #[test]
-fn a_turn_hears_everybody_and_no_more_than_its_budget_of_all() {
+fn a_turn_hears_every_listener_and_no_more_calls_than_its_budget() {
     let rig = Rig::new();
     let mut hand = Hand::new(&rig);
     let mut floods = [1, 2].map(|account| hand.start(&rig, account, Filter::default(), "range", 64));
@@ -256,7 +256,7 @@ fn a_turn_hears_everybody_and_no_more_than_its_budget_of_all() {
 /// there are no looks left.
 /// Promise: gates-floods.
 #[test]
-fn those_who_are_killed_while_held_are_found_some_looks_at_a_time() {
+fn threads_killed_while_held_are_found_some_looks_at_a_time() {
     const THREADS: usize = 40;
     const LOOKS: usize = 16;
     unless_a_lease_runs_out(|| {
@@ -311,7 +311,7 @@ fn a_keeper_whose_program_is_busy_is_started_when_it_is_not() {
 
 /// An offer that cannot be taken, for example because there are no descriptors left, is its keeper's business.
 #[test]
-fn who_cannot_be_taken_back_holds_up_nobody_else() {
+fn a_listener_that_cannot_be_taken_back_holds_up_no_other() {
     let rig = Rig::new();
     let mut hand = Hand::new(&rig);
     let (_tenant, _) = hand.start(&rig, 9, Filter::default(), "range", 1);

@@ -1,8 +1,7 @@
 //! A claim: an inequality, its margin, and whether what was measured satisfies it.
 //!
-//! `>= 0.9` with a margin of 5 % holds from 0.855 on; `near paper` with 5 % holds up to 5 % on either side. The
-//! margin is what the model is allowed to be off, not statistics: on which values of several seeds a claim must hold
-//! is said apart ([`ClaimOn`]).
+//! `>= 0.9` with a margin of 5 % holds from 0.855 on; `near paper` with 5 % holds up to 5 % on either side. The margin
+//! is the tolerance for the model, not statistics. [`ClaimOn`] says which values of several seeds must satisfy a claim.
 
 use crate::statistics::Estimate;
 use std::fmt;
@@ -54,7 +53,7 @@ impl fmt::Display for Relation {
 /// Which values of several seeds must satisfy a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClaimOn {
-    /// That of each seed.
+    /// The value of each seed.
     #[default]
     EverySeed,
     /// Their mean.
@@ -74,7 +73,7 @@ impl ClaimOn {
     }
 }
 
-/// A claim whose bound is known.
+/// A claim with a known bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
     /// How values are compared.

@@ -1,6 +1,6 @@
 //! All runs of a scenario, and what comes of them.
 //!
-//! Every variant is run with every seed; each such run is a job of its own, and as many go at once as there are
+//! Every variant runs with every seed. Each such run is a job of its own, and as many run at once as there are
 //! processors. Results are put where they belong, so their order does not matter. Then each row is measured for each
 //! seed, over all variants of that seed: what is compared had the same chances.
 
@@ -121,7 +121,7 @@ pub fn run_count(scenario: &Scenario, seeds: u32) -> u64 {
     scenario.variants.len() as u64 * u64::from(seeds)
 }
 
-/// Runs all variants of `scenario` with the seeds 1 to `seeds`; `finished` is called after each run, on any thread.
+/// Runs all variants of `scenario` with the seeds 1 to `seeds`. Calls `finished` after each run, on any thread.
 ///
 /// # Errors
 /// The first run that failed, in the order of seeds and variants.
@@ -276,7 +276,7 @@ fn drawn(panel: &Panel, contexts: &[Context]) -> DrawnPanel {
     }
 }
 
-/// A value for each place; places whose value cannot be measured are left out.
+/// A value for each place. Places without a measurable value are left out.
 fn values(panel: &Panel, series: &Series, contexts: &[Context]) -> Vec<Point> {
     let points = panel.over.iter().enumerate().filter_map(|(index, x)| {
         let of_seed = |context: &Context| finite(&series.y, &Context { x: Some(x.clone()), ..context.clone() }).ok();

@@ -1,5 +1,5 @@
-//! The laboratory: a scenario says what runs on which machine and what must hold; a host runs it, several times
-//! with different seeds; the report compares what was measured with what the paper says.
+//! The laboratory. A scenario says what runs on which machine and what must hold. A host runs it several times with
+//! different seeds. The report compares the results with the paper's.
 //!
 //! ```text
 //!   scenarios/*.toml -> scenario (read, varied, checked) -> plan of runs: each variant, each seed

@@ -1,8 +1,8 @@
-//! What a run measured: for each source (processes or tenants of one name) and kind of call, second by second, how
-//! many, how many bytes and how long.
+//! Results of a run: calls, bytes and latencies of each second, by source (processes or tenants of one name) and kind
+//! of call.
 //!
-//! Latencies are counted in classes that are 1 % wide, for each second by itself, so that any window of time has its
-//! own percentiles; a second has rarely more than a hundred classes, so a long run stays small.
+//! Latencies are counted in classes of 1 % width, for each second by itself, so that any window of time has its own
+//! percentiles. A second rarely has more than a hundred classes, so a long run stays small.
 
 use plimsoll_core::{Span, Time};
 use plimsoll_sim::cached_volume::CacheFigures;
@@ -42,7 +42,7 @@ pub const PRIORITY_LEVELS: usize = 8;
 /// One run of one variant with one seed.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
-    /// The number that stands for the course of the run; `None` on a host that cannot be repeated exactly.
+    /// A hash of the course of the run; `None` on a host without exact repetition.
     pub hash: Option<u64>,
     /// By the name of the source.
     pub sources: BTreeMap<String, Source>,
@@ -56,8 +56,7 @@ pub struct RunResult {
     pub tag_bytes_mean: f64,
     /// Bytes that the tags of dirty pages took at the most, preparation of the files included.
     pub tag_bytes_max: f64,
-    /// What the cache before the device counted while processes and each utility ran, by their names; none without a
-    /// cache.
+    /// The cache's figures while processes and each utility ran, by their names; none without a cache.
     pub cache: BTreeMap<String, CacheFigures>,
     /// Units of the cache.
     pub cache_units: u64,
@@ -155,8 +154,8 @@ impl CallSeries {
     }
 }
 
-/// The latency that the part `fraction` (0 to 1) of the calls in `seconds` does not exceed, in seconds; `None`
-/// without calls.
+/// The latency in seconds that the part `fraction` (0 to 1) of the calls in `seconds` does not exceed; `None` without
+/// calls.
 pub fn latency_quantile(seconds: &[Second], fraction: f64) -> Option<f64> {
     let mut classes: BTreeMap<u16, u64> = BTreeMap::new();
     for &(class, count) in seconds.iter().flat_map(|second| &second.classes) {

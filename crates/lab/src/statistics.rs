@@ -15,8 +15,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Mean and interval of `values` by Student's t distribution: values of different seeds are independent, and their
-    /// spread is not known but measured. `None` without values.
+    /// Mean and interval of `values` by Student's t distribution. Values of different seeds are independent, and their
+    /// spread is estimated. `None` without values.
     pub fn of(values: &[f64]) -> Option<Estimate> {
         let mean = mean(values)?;
         let half_width = (values.len() >= 2).then(|| {
@@ -77,8 +77,9 @@ pub fn ratios(values: &[f64], of: &[f64]) -> Option<Vec<f64>> {
         .then(|| values.iter().zip(of).map(|(value, of)| value / of).collect())
 }
 
-/// Where a line through the points (`places`, `heights`) first rises above `height`; its end if it never does, its
-/// beginning if it is above from there on. `None` without points, or if there are more of one than of the other.
+/// Place at which a line through the points (`places`, `heights`) first rises above `height`. It is the line's end if
+/// it never does, its beginning if it is above from there on. `None` without points, or if there are more of one than
+/// of the other.
 pub fn crossing(places: &[f64], heights: &[f64], height: f64) -> Option<f64> {
     if places.len() != heights.len() {
         return None;

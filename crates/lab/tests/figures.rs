@@ -124,7 +124,7 @@ fn each_rule_of_combo_gains_near_the_peak_and_adaptive_is_not_behind() {
     assert_eq!(failing(&["adaptive"], "dispatching=rs-to-hq"), ["adaptive"]);
 }
 
-/// Scenarios made for tests whose machines are several; what they claim is what guests and clusters are for.
+/// Scenarios made for tests with several machines: their claims are about guests and clusters.
 #[test]
 fn several_machines_hold_and_take_the_same_course_twice() {
     for name in ["guest", "cluster"] {

@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError};
 /// Makes it a host that is to be killed.
 const HOST_VARIABLE: &str = "PLIMSOLL_TEST_LIVE_HOST";
 
-/// A scenario of two seconds on ext4, whose limits of dirty memory differ from any default.
+/// A scenario of two seconds on ext4, with limits of dirty memory that differ from any default.
 fn setup(machine: &str, rest: &str) -> Setup {
     let text = format!(
         "title = \"t\"\npaper = \"none\"\nsource = \"s\"\ndescription = \"d\"\nhosts = [\"sim\", \"live\"]\ntakes = \"1 s\"\n\
@@ -73,7 +73,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
         (
             &EXT4.replace("noop", "scs_token"),
             APPEND,
-            "scs_token decides about each read and write by its bytes, and gates tell only that somebody writes",
+            "scs_token decides about each read and write by its bytes, and gates tell only that a call writes",
         ),
         (&format!("{EXT4}\nflusher = false"), APPEND, "the kernel's flusher cannot be turned off"),
         (EXT4, threads_of_tenant, "t has threads on NUMA nodes, which are modelled on the simulator only"),
@@ -82,7 +82,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason() {
             tenant,
             "tenants are clients of the engine, and the kernel's bfq is above a block device",
         ),
-        (EXT4, files, "p has file_deadlines, but below a mount nobody can tell which file a request is of"),
+        (EXT4, files, "p has file_deadlines, but below a mount a request does not say which file it is of"),
         (&format!("{EXT4}\nalternate = \"afq\""), APPEND, "schedulers take turns where tenants are, not processes"),
         (EXT4, threads, "p has accounts for its threads, and a process is in one account"),
         (
@@ -247,7 +247,7 @@ fn there_is_one_live_run_at_a_time() {
 
 /// Red if the processes are not enrolled, if they start behind no gates, and if limits are not told.
 #[test]
-fn who_has_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
+fn a_tenant_with_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     if !can_mount() {
         return;
@@ -275,9 +275,9 @@ fn who_has_a_limit_is_held_at_its_gate_and_the_end_lets_it_go() {
     assert_eq!(mounts(), 0);
 }
 
-/// Reads over NBD on the whole of a disk whose 500 GB are no memory. Red if sessions are opened without what they are
-/// promised, outside of their pool, or each tenant in a session of its own. Red if a tenant that is left out connects,
-/// if bytes are not counted, and if a tenant with so many outstanding requests waits for each.
+/// Reads over NBD on the whole of a disk with 500 GB that take no memory. Red if sessions are opened without what they
+/// are promised, outside of their pool, or each tenant in a session of its own. Red if a tenant that is left out
+/// connects, if bytes are not counted, and if a tenant with so many outstanding requests waits for each.
 #[test]
 fn tenants_are_clients_in_the_sessions_of_their_accounts() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -125,7 +125,7 @@ fn what_it_cannot_do_is_not_run_with_the_reason_and_no_policy_is_no_cache() {
          [cache]\ndevice = \"ssd.x25-e\"\nsize = \"80MB\"\npolicy = \"lru\"\n\
          [tenant.t]\npattern = \"random\"\nlength = \"4KiB\"\n[row.r]\ntitle = \"t\"\nmeasure = '1'\nunit = \"\"\n";
     let tenant = scenario::parse(tenant, Path::new("live.toml"), &[]).unwrap_or_else(|error| panic!("{error}"));
-    let reason = "a cache stands before a mounted device only, whose blocks have classes";
+    let reason = "a cache can only be on a mounted device, because its blocks have classes";
     assert_eq!(run(&tenant.variants[0].setup).err(), Some(HostError::NotRun(reason.to_owned())));
     if !can_mount() {
         return;

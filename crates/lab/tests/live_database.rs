@@ -86,7 +86,7 @@ fn a_servers_files_have_its_classes_and_nothing_is_left() {
 /// Broken on purpose and seen red: a server in the host's own namespace.
 /// Promise: lab-live-database.
 #[test]
-fn who_is_interrupted_leaves_no_server() {
+fn an_interrupted_run_leaves_no_server() {
     let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     if !can_mount() {
         return;
@@ -111,7 +111,7 @@ fn who_is_interrupted_leaves_no_server() {
 }
 
 #[test]
-fn nobody_simulates_a_real_server() {
+fn a_real_server_is_not_simulated() {
     let reason = "a real database is on the live host only";
     assert_eq!(SimHost.run(&setup("0.01"), 1).err(), Some(HostError::NotRun(reason.to_owned())));
 }

@@ -62,7 +62,7 @@ fn server(folder: &Path, export: ExportInfo, stop: (u64, rustix::time::Timespec)
     let exports = SharedExports::new();
     exports.add(export).unwrap();
     let listener = Listener::bind(&Address::Unix(socket), ListenerOptions::default()).unwrap();
-    let serving = listener.serve(exports, move |socket, _, _| drop(serve(socket, stop)));
+    let serving = plimsoll_serve::nbd::serve(listener, exports, move |socket, _, _| drop(serve(socket, stop)));
     (serving.unwrap(), target)
 }
 

@@ -52,7 +52,7 @@ fn schedulers_take_no_turns_in_virtual_time() {
 }
 
 #[test]
-fn nobody_simulates_this_machines_own_disk() {
+fn this_machines_own_disk_is_not_simulated() {
     let own = "{ machine.own_disk = \"256MiB\" }";
     let scenario = parse(&format!("ours = {own}\nkernels = {own}"));
     let reason = "this machine's own disk is on the live host only";

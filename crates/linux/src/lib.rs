@@ -5,6 +5,7 @@
 //! | [`boot`] | the identity of a start of the kernel |
 //! | [`descriptors`] | sockets that take no descriptors from their clients |
 //! | [`durable`] | files that are replaced durably, whole or not at all |
+//! | [`files`] | opening regular files and block devices, and nothing that makes the opener wait |
 //! | [`mailbox`] | a queue from many threads to one that waits for none of them |
 //! | [`mounts`] | the kernel's table of mounts |
 //! | [`peer_log`] | lines in the log that a peer can cause as often as it likes |
@@ -13,6 +14,7 @@
 pub mod boot;
 pub mod descriptors;
 pub mod durable;
+pub mod files;
 pub mod mailbox;
 pub mod mounts;
 pub mod peer_log;

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// Where the kernel tells it.
 pub const MOUNT_TABLE: &str = "/proc/self/mountinfo";
-/// File systems with a superblock number that belongs to no disk, and with the path of a disk, which the kernel has
-/// opened, as their source.
+/// File systems with a superblock number that belongs to no disk. Their source is the path of a disk, which the kernel
+/// has opened.
 const NAME_THEIR_DISK: [&str; 2] = ["btrfs", "bcachefs"];
 
 /// One mount.
@@ -30,7 +30,7 @@ pub struct Mount {
     pub device: (u32, u32),
     /// What of the file system is mounted: `/` for all of it.
     pub root: PathBuf,
-    /// Where it is mounted.
+    /// The mount point.
     pub target: PathBuf,
     /// The file system's type.
     pub kind: String,
@@ -46,8 +46,8 @@ impl Mount {
         NAME_THEIR_DISK.contains(&self.kind.as_str()).then_some(&*self.source)
     }
 
-    /// Where an overlay keeps what is written to it: where all its layers are of one file system, its files have a
-    /// number of its own.
+    /// The directory that an overlay writes to. If all its layers are of one file system, its files have a number of
+    /// its own.
     pub fn upper_directory(&self) -> Option<PathBuf> {
         if self.kind != "overlay" {
             return None;

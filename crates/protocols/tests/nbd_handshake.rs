@@ -199,7 +199,7 @@ fn lengths_that_contradict_each_other_are_invalid() {
 }
 
 #[test]
-fn who_does_not_speak_the_protocol_is_cut_off() {
+fn a_client_that_does_not_speak_the_protocol_is_cut_off() {
     let (output, step, _) = converse(&[0, 0, 0, 4]);
     assert_eq!((output, step), (vec![], HandshakeStep::Ended(Ended::UnknownClientFlags { got: 4 })));
     let mut wrong = after_flags(&[go("disk", &[])]);

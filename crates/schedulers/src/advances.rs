@@ -1,12 +1,11 @@
-//! What accounts paid in advance: deposits for calls under way, and for dirty pages what writing them will probably
-//! cost.
+//! Advance payments of accounts: deposits for calls under way, and the probable cost of writing dirty pages.
 //!
-//! **Intuition.** A write is paid late: its pages go to the disk long after its call returned, and until then it would
-//! seem to be free. So it is paid early and roughly, and put right when the exact cost is known. **Rule.** A call
-//! leaves a deposit; what it causes is taken out of that first, and what is left comes back when it returns. An account
-//! that makes clean pages dirty is charged by the [`DirtyModel`]; when its pages are written or freed, it gets back the
-//! same part of that as it has fewer dirty bytes. **Complication.** A request does not say which advance was paid for
-//! its pages, so what comes back is the average of the account's: in all exactly what was charged.
+//! **Intuition.** A write is paid late: its pages go to the disk long after its call returned. Until then it would seem
+//! to be free. So it is paid early and roughly, and put right when the exact cost is known. **Rule.** A call leaves a
+//! deposit. Its costs are taken out of that first, and the rest comes back when it returns. An account that makes clean
+//! pages dirty is charged by the [`DirtyModel`]. When its pages are written or freed, it gets back that charge in
+//! proportion to the bytes. **Complication.** A request does not say which advance was paid for its pages. So the
+//! refund is the account's average: in all exactly the charges.
 //!
 //! Metadata blocks are paid when they are written only: a call that dirties one dirties many, over and over.
 //!

@@ -1,17 +1,17 @@
 //! `afq`: Actually Fair Queuing, priorities that hold for reads, buffered writes and fsync alike.
 //!
 //! **Intuition.** Below the file system it is too late: a buffered write has lost its owner, and an fsync waits for
-//! blocks of others. So reads are put in order at the block level, and calls that write at their entry; and the account
-//! that caused an I/O pays for it, whichever thread submits it (split-level paper, section 5.1).
+//! blocks of others. So reads are ordered at the block level, and calls that write at their entry. The account that
+//! caused an I/O pays for it, whichever thread submits it (split-level paper, section 5.1).
 //!
 //! **Rule.** All accounts walk along one line ([`crate::stride`]): a request's cost moves its causes ahead when it is
-//! dispatched, the slower the higher their priority. A read, or a call that writes, goes on while its account is not
-//! ahead of the others by more than [`SLACK`]. Block writes go out at once: the journal may need any of them.
+//! dispatched, the slower the higher their priority. A read, or a call that writes, goes while its account is ahead of
+//! the others by no more than [`SLACK`]. Block writes go out at once: the journal may need any of them.
 //!
 //! **Complications.**
-//! - *Debts.* Pages are written long after they were dirtied. An account that dirties a clean page is charged then what
-//!   it will probably cost, and when it is written that is taken back and what it does cost is charged. A call that
-//!   goes on leaves a deposit, so that a hundred threads do not go on at the same debt.
+//! - *Debts.* Pages are written long after they were dirtied. An account that dirties a clean page is charged the
+//!   page's probable cost at once. When it is written the charge is refunded, and the real cost charged. A call that
+//!   goes leaves a deposit, so that a hundred threads do not go at the same debt.
 //! - *Batches.* Fsyncs of one commit share its cost, so those that may go on go together, and the next when they are
 //!   back.
 //! - *Lingering.* An account that waited for the disk will want it again at once, but not in the same instant. So it
@@ -38,16 +38,16 @@ use std::collections::VecDeque;
 /// How long a disk stays with one account's reads, as time of the device in sequence. Half of a slice of CFQ
 /// (`cfq_slice_sync`): among readers of all levels, level 7 has its turn every 36 slices, two seconds.
 pub const SLICE: Span = Span::from_millis(50);
-/// What level 0 may be ahead of the others and go on, as time of the device; level 7 may be an eighth of it ahead. A
+/// Lead over the others with which level 0 may still go, as time of the device. Level 7 may have an eighth of it. A
 /// slice of CFQ at priority 0 is 180 ms (`cfq_prio_to_slice`).
 pub const SLACK: Span = Span::from_millis(200);
-/// How many slacks level 0 may be behind when it comes back: one, by which others may be ahead, and one for itself.
+/// Slacks by which level 0 may be behind when it comes back: one by which others may be ahead, and one for itself.
 const CREDIT_SLACKS: u64 = 2;
-/// What an account may be ahead, as time of the device: a call may cost so much and still be paid in full.
+/// Most lead of an account, as time of the device: a call may cost so much and still be paid in full.
 pub const LEAD_MAX: Span = Span::from_secs(2);
 /// How long an account that had a read or an fsync still contends, on a disk (CFQ: `cfq_slice_idle`).
 const LINGER: Span = Span::from_millis(8);
-/// What fsyncs of a batch may cost together, as time of the device; twice as long the next batch waits for stragglers.
+/// Most cost of a batch's fsyncs together, as time of the device. The next batch waits twice as long for stragglers.
 const BATCH_MAX: Span = Span::from_millis(500);
 
 /// Lines of [`Stride`]: the accounts that contend, those that wait with a read, and from here on those with a call of
@@ -163,7 +163,7 @@ impl Afq {
         }
     }
 
-    /// In which queue a call is held, and what it leaves as a deposit; `None` if it is never held.
+    /// The queue in which a call is held, and its deposit; `None` if it is never held.
     fn gate(&self, call: &Call) -> Option<(usize, u64)> {
         match call.kind {
             CallKind::Read => None,
@@ -172,7 +172,7 @@ impl Afq {
         }
     }
 
-    /// The account's first held call goes on; answers with it and its deposit.
+    /// Releases the account's first held call. Answers it and its deposit.
     fn release(&mut self, now: Time, account: AccountId, gate: usize) -> Option<(CallId, u64)> {
         let member = self.member(account);
         let (id, deposit) = member.held[gate].pop_front()?;

@@ -11,8 +11,8 @@
 
 use plimsoll_core::{Span, Time};
 
-/// How long a call that writes contends after it last made a clean page dirty: longer than a pause of the kernel's
-/// throttling (`MAX_PAUSE`, 200 ms).
+/// How long a call that writes contends after it last made a clean page dirty. That is longer than a pause of the
+/// kernel's throttling (`MAX_PAUSE`, 200 ms).
 pub const STALE: Span = Span::from_millis(500);
 
 /// What is known of an account; it does nothing at first.
@@ -48,7 +48,7 @@ impl Anticipation {
         self.served = now;
     }
 
-    /// What it does now: whether it waits for the disk, and whether it is in a call that writes.
+    /// Sets its state: whether it waits for the disk, and whether it is in a call that writes.
     pub fn does(&mut self, is_waiting: bool, is_writing: bool, linger: Span) {
         self.is_writing = is_writing;
         self.contends_until = match (is_waiting, is_writing) {
@@ -59,7 +59,7 @@ impl Anticipation {
         };
     }
 
-    /// The account wants the disk again, or is waited for no longer; answers with how long it was, if it was lingering.
+    /// The account wants the disk again, or is waited for no longer. Answers how long it was, if it was lingering.
     pub fn stop_lingering(&mut self, now: Time, wants_it: bool, linger: Span) -> Option<Span> {
         let (was_lingering, away) = (self.is_lingering(), now.since(self.served));
         self.comes_back = wants_it && (away <= linger || (self.comes_back && !was_lingering));
@@ -80,8 +80,8 @@ mod tests {
         Time::ZERO + Span::from_millis(milliseconds)
     }
 
-    /// The account asks for something at one time and has it at another; answers with how long it was waited for, and
-    /// until when it will be.
+    /// The account asks for something at one time and has it at another. Answers how long it was waited for, and until
+    /// when it will be.
     fn serve(him: &mut Anticipation, from: u64, to: u64) -> (Option<Span>, Time) {
         let waited = him.stop_lingering(at(from), true, LINGER);
         him.does(true, false, LINGER);
@@ -92,9 +92,9 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_back_soon_is_waited_for_until_he_does_not() {
+    fn an_account_that_comes_back_soon_is_waited_for_until_it_does_not() {
         let mut him = Anticipation::default();
-        assert_eq!(serve(&mut him, 100, 110), (Some(LINGER), Time::ZERO), "nobody knows him");
+        assert_eq!(serve(&mut him, 100, 110), (Some(LINGER), Time::ZERO), "its account has no history");
         assert_eq!(serve(&mut him, 115, 120), (Some(Span::from_millis(5)), at(128)));
         assert_eq!(him.stop_lingering(at(128), false, LINGER), Some(LINGER));
         him.does(false, false, LINGER);

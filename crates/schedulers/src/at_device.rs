@@ -1,4 +1,4 @@
-//! The requests at a device, and a note on each of which something has to be known when it is done.
+//! The requests at a device, and a note on each of which the end matters.
 //!
 //! A completion names the session of its request, not the request. O(1) when a request goes to the device, O(noted)
 //! when it comes back: as many as the device holds at the most.

@@ -1,15 +1,15 @@
-//! A token bucket of bytes that may go into debt, for schedulers that charge the cost of an I/O after it has gone on.
+//! A token bucket of bytes that may go into debt, for schedulers that charge an I/O's cost after the I/O.
 //!
 //! **Intuition.** What an I/O costs is known when it is too late to refuse it. So an account with tokens, or with none
-//! but no debt, may go on, pays whatever it was, and waits before the next until the debt is paid. **Rule.** The
-//! balance grows at a rate up to what [`BURST`] brings, or to some bytes if they are more. It is kept as one point in
-//! time, when it is zero again if nothing more is taken: no timer, no count, and "until when does an account wait?" is
-//! answered by reading it. **Complication.** What was taken by a guess may come back.
+//! but no debt, may go and pays any cost. Its next I/O waits until the debt is paid. **Rule.** The balance grows at a
+//! rate up to what [`BURST`] brings, or to some bytes if they are more. It is kept as one point in time, at which it is
+//! zero again if nothing more is taken. It needs no timer and no count: reading it tells how long an account waits.
+//! **Complication.** What was taken by a guess may come back.
 
 use plimsoll_core::{Span, Time};
 
 /// For how long a balance grows at the most. Longer than a call takes on a busy disk (tens of milliseconds), so a
-/// process that always has a next call loses no tokens while one is served; short, so that an idle hour earns no burst.
+/// process that always has a next call loses no tokens meanwhile. Short, so that an idle hour earns no burst.
 pub const BURST: Span = Span::from_millis(100);
 
 /// See the module's text. All is O(1).

@@ -1,9 +1,9 @@
 //! `block_deadline`: Linux's mq-deadline, the block scheduler that the split-level paper compares with.
 //!
-//! **Intuition.** A disk likes requests in the order of their places, a process likes its own served soon. **Rule.** Go
-//! through the requests of one direction by place, in batches; at the end of a batch look whether the oldest has
-//! waited too long, and jump to it. Reads come before writes, but not more than twice in a row. **Complication.** None
-//! of it knows the asking process: a deadline is kept per request, so the process that asks most gets most.
+//! **Intuition.** A disk likes requests in the order of their places, a process likes its own served soon. **Rule.**
+//! Requests of one direction go in order of place, in batches. At the end of a batch, if the oldest has waited too
+//! long, the next batch begins there. Reads come before writes, but not more than twice in a row. **Complication.**
+//! None of it knows the asking process: a deadline is kept per request, so the process that asks most gets most.
 //!
 //! Flushes have no place: they take turns with the others ([`FlushQueue`]). An account's own deadlines (`Deadlines`)
 //! replace the defaults for its requests, as the split-level paper's experiments need it (its table 3).

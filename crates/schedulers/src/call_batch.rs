@@ -56,7 +56,7 @@ impl CallBatch {
         self.second_commit.fsync_came(file);
     }
 
-    /// A call goes on: in the batch under way, or as one of its own.
+    /// A call goes: in the batch under way, or as one of its own.
     pub fn entered(&mut self, now: Time) {
         if self.inside == 0 {
             self.began = now;

@@ -1,18 +1,18 @@
 //! What an I/O costs a device, in *normalised bytes*: the bytes that the device could have moved in sequence meanwhile.
 //!
 //! **Intuition.** A disk spends its time on moving bytes and on moving its arm. A caller that moves the arm for 10 ms
-//! has used as much of it as one that reads 1.4 MB in sequence, so that is what a random 4 KiB costs (split-level
+//! has used as much of it as one that reads 1.4 MB in sequence. So that is the cost of a random 4 KiB (split-level
 //! paper, section 5.3: "1 MB of random I/O may be counted as 10 MB").
 //!
-//! **Rule.** [`CostModel`], for requests at the block level: a request that begins where the one before it ended costs
-//! its bytes; any other also costs the positioning, which grows with the square root of the distance. [`DirtyModel`],
-//! for pages as they become dirty, when their place is not known yet: the same, with offsets in the file for places on
-//! the disk. Solid-state drives have no arm: a read costs its bytes and at least a minimum, a write its bytes as often
-//! as the drive must move them, and more where it does not continue a recent one (paper: "simpler models could be used
-//! on SSD").
+//! **Rule.** [`CostModel`] is for requests at the block level. A request that begins at the end of the one before costs
+//! its bytes. Any other also costs the positioning, which grows with the square root of the distance. [`DirtyModel`] is
+//! for pages as they become dirty, when their place is not known yet. It is the same, with offsets in the file instead
+//! of places on the disk. Solid-state drives have no arm. A read costs its bytes and at least a minimum. A write costs
+//! its bytes as often as the drive must move them. It costs more if it does not continue a recent one (paper: "simpler
+//! models could be used on SSD").
 //!
-//! **Complication.** Two streams that take turns both lose their sequence. Each pays for its own way there; that a
-//! stream was interrupted at all is said by [`Cost::is_resumed`], so that a scheduler can charge the account that
+//! **Complication.** Two streams that take turns both lose their sequence. Each pays for its own way there.
+//! [`Cost::is_resumed`] says that a stream was interrupted at all, so that a scheduler can charge the account that
 //! interrupted it.
 //!
 //! Everything follows from the [`DeviceProfile`] and the constants below, so the models are estimates, within a factor
@@ -31,8 +31,8 @@ const QUEUE_GAIN_POWER: f64 = 0.2;
 const FIXED_PART: f64 = 0.45;
 /// One over the mean square root of the distance between two random places on a line of length 1: that is 8/15.
 const MEAN_ROOT_INVERSE: f64 = 15.0 / 8.0;
-/// What any read costs a solid-state drive at the least, bytes: 250 MB/s over 35,000 reads a second (Intel X25-M and
-/// X25-E data sheets); on `nvme` it would be 4 KiB.
+/// Least cost of a read on a solid-state drive, bytes: 250 MB/s over 35,000 reads a second (Intel X25-M and X25-E data
+/// sheets). On `nvme` it would be 4 KiB.
 const FLASH_READ_BYTES_MIN: f64 = 7143.0;
 /// Streams that are remembered while others interrupt them, and places where one may begin. A disk's buffer has 8
 /// segments, a drive's controller tells 32 writers apart (`FlashParameters`).
@@ -43,9 +43,9 @@ const FILES: usize = 1024;
 /// What tells one device from another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Device {
-    /// Bytes that a positioning costs: so many, and so many for each square root of the distance in bytes; divided by
-    /// the gain where the drive has a queue to choose from. A write that a call waits for, more by what the head
-    /// settles longer.
+    /// Cost of a positioning in bytes: a fixed part, and a part for each square root of the distance in bytes. It is
+    /// divided by the gain if the drive has a queue to choose from. A write that a call waits for, more by what the
+    /// head settles longer.
     Disk { fixed_bytes: f64, bytes_per_root: f64, queue_gain: f64, settle_bytes: f64 },
     /// What a byte costs that is written: how much longer the drive takes than to read it. Bytes that a write costs
     /// which continues nothing.
@@ -81,8 +81,8 @@ impl Device {
         }
     }
 
-    /// What it costs to go on at `to` after having been at `from`, for one of many requests that the drive may order. A
-    /// disk may also just wait while a gap passes by.
+    /// Cost of going from `from` to `to`, for one of many requests that the drive may order. A disk may also just wait
+    /// while a gap passes by.
     fn positioning(&self, from: u64, to: u64, is_write: bool, is_queued: bool) -> f64 {
         match *self {
             Device::Disk { fixed_bytes, bytes_per_root, queue_gain, settle_bytes } => {
@@ -108,11 +108,11 @@ pub struct Cost {
     pub transfer: u64,
     /// For going where they are.
     pub positioning: u64,
-    /// It goes on with a stream that other requests interrupted: without them there would have been no positioning.
+    /// It continues a stream that other requests interrupted: without them there would have been no positioning.
     pub is_resumed: bool,
 }
 
-/// Where streams end that may go on: one table for places where something ended, one for those where it did go on.
+/// Ends of streams that may continue: one table for places where something ended, one for streams that continued.
 /// Requests at random places fill the first over and over and leave the second alone.
 #[derive(Clone, Debug)]
 struct Streams {
@@ -128,7 +128,7 @@ const NOWHERE: u64 = u64::MAX;
 impl Streams {
     const EMPTY: Streams = Streams { ends: [[NOWHERE; STREAMS]; 2], next: [0; 2] };
 
-    /// A request covers the bytes from `offset` to `end`; whether a stream goes on with it.
+    /// A request covers the bytes from `offset` to `end`. Answers whether it continues a stream.
     fn goes_on(&mut self, offset: u64, end: u64) -> bool {
         if let Some(place) = self.ends[CONTINUED].iter_mut().find(|place| **place == offset) {
             *place = end;
@@ -168,10 +168,10 @@ impl CostModel {
     }
 
     /// What a request costs that is dispatched now, part by part. Trims are only noted by a device. A write that must
-    /// be durable when it completes (`is_forced`) waits for the platter even if it goes on where the head was: it pays
-    /// the fixed part of a positioning. A flush makes a disk wait for the platter too, and pays as much of that part as
-    /// no write has paid since the flush before. That is nothing for writes elsewhere, and all of it for a journal's
-    /// commit block: its place has passed by while the blocks before it were made durable. Writes that no call waits
+    /// be durable when it completes (`is_forced`) waits for the platter even if it continues at the head. It pays the
+    /// fixed part of a positioning. A flush makes a disk wait for the platter, too. It pays as much of that part as no
+    /// write has paid since the flush before. That is nothing for writes elsewhere, and all of it for a journal's
+    /// commit block. Its place has passed by while the blocks before it were made durable. Writes that no call waits
     /// for (`is_sync` is false) come many at a time, so a disk is quicker with each.
     pub fn cost(&mut self, request: &BlockRequest) -> Cost {
         if request.operation == Operation::Flush {
@@ -214,8 +214,8 @@ impl CostModel {
 }
 
 /// The preliminary model for pages as they become dirty, by how scattered their offsets are within the file
-/// (split-level paper, section 5.3). O(1), with memory for the last place in each of 1024 files: two files that share a
-/// place in that memory look more scattered than they are, which is put right when their requests are dispatched.
+/// (split-level paper, section 5.3). O(1), with memory for the last place in each of 1024 files. Two files that share
+/// an entry look more scattered than they are; the dispatch of their requests corrects that.
 #[derive(Clone, Debug)]
 pub struct DirtyModel {
     device: Device,
@@ -229,7 +229,7 @@ impl DirtyModel {
         DirtyModel { device: Device::new(device), last_ends: vec![(FileId(NOWHERE), 0); FILES].into() }
     }
 
-    /// What it will cost to write `length` bytes of `file` from `offset`, which become dirty now, in normalised bytes.
+    /// Probable cost of writing `length` bytes of `file` from `offset`, which become dirty now, in normalised bytes.
     pub fn charge(&mut self, file: FileId, offset: u64, length: u64) -> u64 {
         let slot = &mut self.last_ends[file.0 as usize % FILES];
         // The first pages of a file need a positioning of unknown distance: from their own end, the least there is.
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn known_disks_order_writes_that_nobody_waits_for() {
+    fn known_disks_order_unawaited_writes() {
         for name in DISKS {
             // As the flusher sends them: sorted, 32 at a time.
             let mut batches = scattered(2048, 10 * GIB);

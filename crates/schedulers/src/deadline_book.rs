@@ -1,8 +1,8 @@
 //! Which files and accounts have which deadlines, and the shortest fsync deadline of the others.
 //!
-//! **Rule.** A file's own deadline comes before its account's. **Complication.** How long an account may keep a device
-//! busy follows from what all others were promised, whether they ask for anything or not; so the fsync deadlines stand
-//! in order, and the first one of another account is never further than the second.
+//! **Rule.** A file's own deadline comes before its account's. **Complication.** All others' promises bound the time
+//! for which an account may keep a device busy, whether they ask for anything or not. So the fsync deadlines stand in
+//! order, and the first one of another account is never further than the second.
 //!
 //! Asking is O(1), a promise O(promises).
 

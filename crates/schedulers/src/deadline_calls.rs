@@ -1,10 +1,10 @@
 //! Calls with deadlines: held until their file is written, held until their turn, or under way.
 //!
-//! **Intuition.** A scheduler that holds calls back must find the call with the earliest deadline among those it may
-//! let go, and the call that was held long enough whatever it is for. **Rule.** Each call stands in one of three
-//! [lines](Line), in each by deadline; while it is held, its patience counts too. **Complication.** What is written is
-//! a file, and several calls may wait for it: each waiting call is linked to the one that began to wait for the same
-//! file before it.
+//! **Intuition.** A scheduler that holds calls must find the call with the earliest deadline among those it may let go.
+//! It must also find the call that has waited long enough. **Rule.** Each call stands in one of three [lines](Line), in
+//! each by deadline; while it is held, its patience counts too. **Complication.** A file is written as a whole, and
+//! several calls may wait for it. So each waiting call is linked to the one that began to wait for the same file before
+//! it.
 //!
 //! The first of a line is O(1), a change O(log5 calls), leaving the line of those that wait O(waiting for the file).
 //! Nothing is allocated once as many calls were in it at once as ever are.
@@ -25,7 +25,7 @@ pub enum Line {
     Waiting = 0,
     /// Held until its turn.
     Ready = 1,
-    /// It goes on.
+    /// The call is under way.
     UnderWay = 2,
 }
 

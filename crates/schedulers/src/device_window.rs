@@ -7,21 +7,21 @@
 //! - **overtaking**: a drive serves what is near. If it let others overtake one request too often, it gets nothing more
 //!   until that one is done.
 //!
-//! A request that is *due*, because its account would otherwise fall below its reserve, does not wait for the bound in
-//! runs, and less may overtake it. But only what is not due itself is held back for it, so that a device whose reserves
-//! are all in use keeps its full queue.
+//! A request is *due* if its account would otherwise fall below its reserve. Such a request does not wait for the bound
+//! in runs, and less may overtake it. But only requests that are not due themselves are held back for it. So a device
+//! with all reserves in use keeps its full queue.
 
 use plimsoll_core::{BlockRequest, Completion, DeviceProfile, RequestId};
 
 /// Runs, per outstanding one, that may overtake a request at the device.
 ///
-/// From trials in virtual time on `hdd.wd-aakx`: four streams of 256 KiB writes in the middle of the drive, beside them
-/// a tenant at its start with one 4 KiB write outstanding. Without a bound the drive served that one twice a second,
+/// From trials in virtual time on `hdd.wd-aakx`: four streams of 256 KiB writes in the middle of the drive. Beside them
+/// a tenant at its start had one 4 KiB write outstanding. Without a bound the drive served that one twice a second,
 /// each after half a second; with this one 38 times. Five tenants with random reads, 16 outstanding each, lost 2 % of
 /// their throughput; with half the bound 5 %, with a tenth 16 %.
 const OVERTAKEN_MAX_PER_OUTSTANDING: u64 = 2;
-/// Of the outstanding runs, the part that may overtake a request that is due. From the same trials, the small tenant
-/// thinking for 0.3 ms: 24.6 requests a second instead of 21.9, at 1 % of random throughput; a fifth costs 4 %.
+/// Of the outstanding runs, the part that may overtake a request that is due. From the same trials, with 0.3 ms between
+/// the small tenant's requests: 24.6 requests a second instead of 21.9, at 1 % of random throughput. A fifth costs 4 %.
 const DUE_OVERTAKEN_PART: u64 = 2;
 
 /// The requests at the device. Each step is O(1); on a device with a head, O(requests there), which are few.
@@ -72,7 +72,7 @@ impl DeviceWindow {
         }
     }
 
-    /// The device is done with a request: it overtook everything that was dispatched before it and is still there.
+    /// The device is done with a request, which overtook every earlier dispatched request that is still there.
     pub fn completed(&mut self, completion: &Completion) {
         self.requests -= 1;
         self.runs -= completion.runs;

@@ -1,11 +1,11 @@
 //! What writing each file's dirty pages will cost, and which file has been dirty for longest.
 //!
-//! **Intuition.** An fsync takes as long as its file's dirty pages take to write, and pages that no call syncs have to
-//! be written all the same before they are old. **Rule.** The cost is estimated when pages become dirty, by how
-//! scattered they are in the file ([`DirtyModel`]), and goes with them in proportion when they are written or freed.
-//! Files stand in a queue by when they became dirty; the first has its turn until all is written that was dirty when
-//! that began, and then goes to the end. **Complication.** The host may know of fewer dirty pages than the books do: a
-//! file of which several slices in a row write nothing is struck out.
+//! **Intuition.** An fsync takes as long as the writes of its file's dirty pages. Pages that no call syncs must be
+//! written all the same before they are old. **Rule.** The cost is estimated when pages become dirty, by how scattered
+//! they are in the file ([`DirtyModel`]). It decreases in proportion when they are written or freed. Files stand in a
+//! queue by the time at which they became dirty. The first has its turn until all its pages from that turn's beginning
+//! are written, and then goes to the end. **Complication.** The host may know of fewer dirty pages than the books do. A
+//! file is struck out after several slices in a row that write nothing.
 //!
 //! O(causes) an event ([`DirtyLedger`]), O(1) amortised for the oldest; nothing is allocated once warm.
 
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 /// Age at which dirty pages are written whether a call waits for them or not (Linux, `dirty_expire_centisecs`).
 const DIRTY_EXPIRE: Span = Span::from_secs(30);
-/// After so many slices that wrote nothing, nothing of the file can be dirty: the books are wrong.
+/// Fruitless slices after which nothing of the file can be dirty: the books are wrong.
 const FRUITLESS_SLICES_MAX: u32 = 4;
 /// Bytes of a page (x86-64).
 const PAGE_BYTES: u64 = 4096;
@@ -131,7 +131,7 @@ impl DirtyFiles {
         (file.cost, file.fruitless_slices) = (cost, 0);
     }
 
-    /// The bytes that can be written of a file in so long, at least a page, and what they take.
+    /// Bytes of a file that can be written in `time`, at least a page, and the time for them.
     pub fn slice(&self, file: FileId, time: Span) -> (u64, Span) {
         let (bytes, whole) = (self.ledger.file_bytes(file), self.time_of(file));
         let part = (time.as_nanos() as f64 / whole.as_nanos().max(1) as f64).min(1.0);
@@ -152,7 +152,7 @@ impl DirtyFiles {
         }
     }
 
-    /// The file that is dirty for too long, or, if any will do, the one that is dirty for longest.
+    /// A file that is dirty for too long, or, if `any_will_do`, the one that is dirty for longest.
     pub fn oldest(&mut self, now: Time, any_will_do: bool) -> Option<FileId> {
         for _ in 0..=self.by_age.len() {
             let (queued_since, file) = *self.by_age.front()?;

@@ -1,12 +1,12 @@
 //! Which account has how many dirty bytes in which file.
 //!
-//! **Intuition.** A scheduler that hears of every page that becomes dirty, is freed, or goes to the device can keep the
-//! books of what is yet to be written: what an fsync of a file would cost, what an account has waiting. **Rule.** The
-//! bytes of a page are shared evenly by the accounts that dirtied it; a dirty page that another account dirties too is
-//! shared anew; a write request of a file takes its bytes out, and so do freed pages. **Complication.** A request has
-//! the causes of all its pages, but not page by page. So the bytes of a file are exact, and the parts of its accounts
-//! come out of the request's causes evenly, of accounts with none left from the others. Always: the parts of a file's
-//! accounts sum up to the file's bytes, and those of an account to the account's.
+//! **Intuition.** A scheduler hears of every page that becomes dirty, is freed, or goes to the device. So it can keep
+//! books of the pages yet to be written. They tell the cost of a file's fsync, and an account's backlog. **Rule.** The
+//! bytes of a page are shared evenly by the accounts that dirtied it; if another account dirties it too, they are
+//! shared anew. A write request of a file takes its bytes out, and so do freed pages. **Complication.** A request has
+//! the causes of all its pages, but not page by page. So the bytes of a file are exact. The request's causes give up
+//! equal parts; if an account has none left, the others do. Always: the parts of a file's accounts sum up to the file's
+//! bytes, and those of an account to the account's.
 //!
 //! What was dirty before the scheduler came is not in the books; taking out more than there is leaves nothing, and
 //! never less than nothing. Pages without a known cause are the device's ([`AccountId::ROOT`]).
@@ -48,8 +48,8 @@ pub struct DirtyLedger {
     parts: KeyedSlab<(u32, AccountId), Part>,
 }
 
-/// The part of the `place`-th of `count` in a stretch of `bytes`: in each page the first ones have what does not
-/// divide.
+/// Part of the `place`-th of `count` accounts in a stretch of `bytes`. In each page the first ones have the bytes that
+/// do not divide.
 fn portion(bytes: u64, count: u64, place: u64) -> u64 {
     let of = |bytes: u64| bytes / count + u64::from(place < bytes % count);
     bytes / PAGE_BYTES * of(PAGE_BYTES) + of(bytes % PAGE_BYTES)
@@ -153,8 +153,8 @@ impl DirtyLedger {
         self.parts.get_mut(part).bytes += bytes;
     }
 
-    /// Takes `bytes` out of a file, or what there is: of `causes` evenly, what they lack of each other, and then of
-    /// others.
+    /// Takes `bytes` out of a file, or what there is: evenly of `causes`, the rest of each other, and then of other
+    /// accounts.
     fn take(&mut self, file: FileId, bytes: u64, causes: &CauseSet) {
         let Some(entry) = self.files.find(file) else { return };
         let bytes = bytes.min(self.files.get(entry).bytes);

@@ -21,8 +21,7 @@ impl FlushQueue {
         self.flushes.push_back(flush);
     }
 
-    /// The flush that goes next; `None` if it is the turn of others, of which some wait or none do. The caller then
-    /// dispatches one of these.
+    /// The next flush; `None` if it is the turn of others, or there is none. The caller then dispatches one of these.
     pub fn pop(&mut self, others_wait: bool) -> Option<BlockRequest> {
         let is_others_turn = others_wait && self.has_just_flushed;
         self.has_just_flushed = !self.flushes.is_empty() && !is_others_turn;

@@ -4,7 +4,7 @@
 const GROWTH_PART: usize = 32;
 const GROWTH_MIN: usize = 4;
 
-/// Makes room for `length` entries, and a little more. A vector that doubles has up to as much idle as it uses; one of
+/// Makes room for `length` entries, and a little more. A vector that doubles wastes up to as much as it uses. One of
 /// many pages that grows by a 32nd is not copied: the allocator moves its pages.
 pub(crate) fn reserve_sparingly<T>(entries: &mut Vec<T>, length: usize) {
     if entries.capacity() < length {

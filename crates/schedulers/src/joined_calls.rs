@@ -1,4 +1,4 @@
-//! How many calls of each account joined a commit, so that each account pays its part of it.
+//! Counts the calls of each account that joined a commit, so that each account pays its part of it.
 //!
 //! **Intuition.** A commit writes what many calls have changed, in blocks that belong to them all. **Rule.** Calls are
 //! counted for the transaction that runs. The first block that goes to the journal after a commit says that this one is
@@ -47,7 +47,7 @@ impl JoinedCalls {
         joined
     }
 
-    /// A call that changes files goes on.
+    /// A call that changes files begins.
     pub fn joins(&mut self, account: AccountId) {
         self.account(account).calls += 1;
     }
@@ -60,8 +60,7 @@ impl JoinedCalls {
         }
     }
 
-    /// How many parts of a request's cost are the account's: of a commit one for each call that joined it, otherwise
-    /// one.
+    /// Parts of a request's cost for the account: of a commit one for each call that joined it, otherwise one.
     pub fn parts(&mut self, account: AccountId, request: &BlockRequest) -> u64 {
         if writes_journal(request) { self.account(account).calls_before.max(1) } else { 1 }
     }

@@ -1,4 +1,4 @@
-//! Things by key in one block of memory, each in a numbered place that it keeps until it is taken out.
+//! Entries by key in one block of memory. Each has a number that stays the same until it is removed.
 //!
 //! A hash table holds the places only. It is asked for a key and never walked, and the hash is fixed, so that the same
 //! events give the same decisions. O(1); nothing is allocated once as many things were in it at once as ever are.

@@ -1,7 +1,7 @@
 //! Plimsoll's schedulers, one file each, and the registry that names them.
 //!
-//! A scheduler is written against [`plimsoll_core::Scheduler`], gets a line in [`registry`] and a page in
-//! `docs/schedulers/`; the conformance suite then holds it to the laws that its line promises. The small files beside
+//! A scheduler is written against [`plimsoll_core::Scheduler`], and gets a line in [`registry`] and a page in
+//! `docs/schedulers/`. The conformance suite then holds it to the laws that its line promises. The small files beside
 //! the schedulers are parts that they share, each with a slow and obvious oracle in its tests.
 
 #![forbid(unsafe_code)]

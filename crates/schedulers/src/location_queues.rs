@@ -1,10 +1,10 @@
 //! Queues of requests in the order of their places, sweep by sweep, each request with a deadline if it has one.
 //!
-//! **Intuition.** A disk likes requests in the order of their places. **Rule.** A sweep over the device takes what was
-//! there when it began; what comes meanwhile waits for the next one. So nothing waits for more than two sweeps, and two
-//! heaps are all that the order of place needs. A request past its deadline goes out of turn, the earliest first.
-//! **Complication.** A heap gives back its first only. So what went out of turn leaves its entry behind, and the slot
-//! that it had in the memory of all queues is free when the sweep has come by.
+//! **Intuition.** A disk likes requests in the order of their places. **Rule.** A sweep over the device takes the
+//! requests that were there at its beginning. Later ones wait for the next sweep. So nothing waits for more than two
+//! sweeps, and two heaps are all that the order of place needs. A request past its deadline goes out of turn, the
+//! earliest first. **Complication.** A heap gives back its first only. So a request that went out of turn leaves its
+//! entry behind. Its slot in the memory of all queues is free when the sweep has passed.
 //!
 //! O(log queued) a request. Allocates only while the number of queued requests is a new record.
 

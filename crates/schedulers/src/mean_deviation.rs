@@ -1,8 +1,8 @@
 //! How long something takes and by how much that varies, from one measurement after the other.
 //!
 //! **Intuition.** A bound that is to hold mostly has to stand above the mean, the further the less regular the times
-//! are. **Rule.** As TCP does its round trips (RFC 6298): both are moving averages, of the times and of how far they
-//! lie from the mean as it was before. **Complication.** None: it follows slowly where times change, within some ten
+//! are. **Rule.** As TCP does for its round trips (RFC 6298), both are moving averages: of the times, and of their
+//! distance from the former mean. **Complication.** None: it follows slowly where times change, within some ten
 //! measurements.
 
 use plimsoll_core::Span;

@@ -1,16 +1,16 @@
-//! What requests cost where the drive chooses the order of its writes: each write of data that needs a positioning pays
-//! the mean of all that did.
+//! Costs of requests if the drive chooses the order of its writes. Each write of data that needs a positioning pays the
+//! mean of all such writes.
 //!
 //! **Intuition.** A drive with a full queue serves what is near. Which account's write makes it move far is then
 //! chance, and an unlucky account should not pay for the others. **Rule.** As [`CostModel`], but of a write of a file
-//! that needs a positioning the positioning is the moving average. **Complication.** A write that goes on where the
-//! head is pays none, or sequential writers would pay for random ones; reads and metadata pay what they cost.
+//! that needs a positioning the positioning is the moving average. **Complication.** A write that continues at the head
+//! pays none, or sequential writers would pay for random ones. Reads and metadata pay their own cost.
 
 use crate::cost_model::CostModel;
 use plimsoll_core::{BlockRequest, DeviceProfile, FileId, Operation};
 
-/// Of the mean of what positioning costs, the part that is the last one. Calls go to the disk in batches, and its first
-/// writes after the journal's move far: a mean over less than some batches would charge the first writer.
+/// Of the mean of what positioning costs, the part that is the last one. Calls go to the disk in batches, and the first
+/// writes after the journal's move far. A mean over less than some batches would charge the first writer.
 const MEAN_PART: f64 = 1.0 / 256.0;
 
 /// See the module's text.

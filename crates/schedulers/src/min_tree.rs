@@ -1,8 +1,8 @@
 //! Finds the owner of the smallest of many keys that change all the time.
 //!
-//! Keys sit in numbered slots, five to a cache line, each with its owner beside it; above stand, again five to a line,
-//! the smallest of each line and its owner, up to one line at the top. A slot never moves, so there is no position
-//! index to keep, as a heap would need; and the lines that a change may touch follow from the slot alone, so the
+//! Keys sit in numbered slots, five to a cache line, each with its owner beside it. Above them, again five to a line,
+//! stands the smallest key of each line with its owner, up to one line at the top. A slot never moves, so there is no
+//! position index to keep, as a heap would need. The lines that a change may touch follow from the slot alone, so the
 //! processor loads them side by side.
 //!
 //! ```text
@@ -14,13 +14,13 @@
 //!
 //! No search walks down: each key has its owner beside it all the way up, so the top names the first owner.
 //!
-//! A slot has several keys, each with a tree of its own, so that a change of one of them waits for one line a level,
-//! and an owner without one of them waits for none. The lines of a slot's keys lie side by side, because they are
-//! mostly changed together.
+//! A slot has several keys, each with a tree of its own. So a change of one of them waits for one line a level, and an
+//! owner without one of them waits for none. The lines of a slot's keys lie side by side, because they are mostly
+//! changed together.
 //!
 //! `set` is O(log5 slots), and most changes stop at the first level where the smallest key stays the same; `first` is
-//! O(1). Growing, by an eighth, builds the lines above anew: so often that little memory lies idle, and seldom enough
-//! that a slot pays for a handful of lines.
+//! O(1). Growing by an eighth builds the lines above anew. That is often enough that little memory lies idle, and
+//! seldom enough that a slot pays for a handful of lines.
 
 /// The key of a slot that takes no part.
 pub const ABSENT: u64 = u64::MAX;
@@ -28,7 +28,7 @@ pub const ABSENT: u64 = u64::MAX;
 /// How many keys a slot has.
 pub const KEYS: usize = 3;
 
-/// As many keys of eight bytes, with owners of four, as go into a line of memory of 64 bytes.
+/// Keys in a cache line of 64 bytes: eight bytes each, with owners of four.
 const LINE_KEYS: usize = 5;
 
 /// Slots are added by this part of those that there are.
@@ -68,7 +68,7 @@ impl KeyLine {
 /// Slots 0, 1, 2, … with [`KEYS`] keys each; see the module's text.
 pub struct MinTree {
     firsts: [First; KEYS],
-    /// The lines of the slots, then level by level what stands above them: of each, one for each key.
+    /// The lines of the slots, then level by level the lines above them, with one entry for each line below.
     lines: Vec<[KeyLine; KEYS]>,
     /// How many of them are of slots.
     slot_lines: usize,
@@ -94,8 +94,7 @@ impl MinTree {
         self.lines[slot / LINE_KEYS].iter_mut().for_each(|line| line.owners[slot % LINE_KEYS] = owner);
     }
 
-    /// The lines that [`set_one`](MinTree::set_one) looks at for `slot`, for a caller that can have them loaded in
-    /// advance.
+    /// The lines that [`set_one`](MinTree::set_one) reads for `slot`, for a caller that can load them in advance.
     pub(crate) fn lines_of(&self, slot: usize, which: usize) -> impl Iterator<Item = &KeyLine> {
         let (mut line, mut level_start, mut level_lines) = (slot / LINE_KEYS, 0, self.slot_lines);
         std::iter::from_fn(move || {

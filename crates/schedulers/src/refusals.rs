@@ -24,8 +24,8 @@ impl fmt::Display for NotKept {
     }
 }
 
-/// Every promise of `allocation` that the scheduler called `name` does not keep to `account`; all of them where there
-/// is no such scheduler.
+/// Every promise of `allocation` that the scheduler called `name` does not keep to `account`; all of them if there is
+/// no such scheduler.
 pub fn not_kept(name: &str, account: &Promised<'_>, allocation: &Allocation) -> Vec<NotKept> {
     let made = Promise::ALL.into_iter().filter(|promise| promise.is_made(allocation));
     let entry = registry().iter().find(|entry| entry.name == name);
@@ -53,8 +53,8 @@ fn keepers(promise: Promise, account: &Promised<'_>) -> String {
     }
 }
 
-/// Why the scheduler called `name` must not have accounts of `target` that are promised `allocations`, and which
-/// schedulers may; `None` if it may. The answer is for `got ..., allowed ...`.
+/// Why the scheduler called `name` does not take accounts of `target` with the promises `allocations`, and which
+/// schedulers do; `None` if it does. The answer is for `got ..., allowed ...`.
 pub fn refused_target(name: &str, target: Target, allocations: &[Allocation]) -> Option<(String, String)> {
     let reason = registry().iter().find(|entry| entry.name == name)?.refuses(target)?;
     let asked: Vec<Promise> = Promise::ALL
@@ -105,7 +105,7 @@ mod tests {
     /// Planted break: a promise of one target counts for every target.
     /// Promise: schedulers-refused-promise.
     #[test]
-    fn what_is_not_kept_is_refused_in_a_line_that_names_those_who_keep_it() {
+    fn what_is_not_kept_is_refused_in_a_line_that_names_schedulers_that_keep_it() {
         let told = |name: &str, account, allocation| -> Vec<String> {
             not_kept(name, &account, &allocation).iter().map(NotKept::to_string).collect()
         };
@@ -159,7 +159,7 @@ mod tests {
     /// Until reads and writes of other levels inherit (issue 45). Planted break: the registry refuses no target.
     /// Promise: zygaria-no-tenants.
     #[test]
-    fn zygaria_takes_no_tenants_and_says_who_does() {
+    fn zygaria_takes_no_tenants_and_says_which_schedulers_do() {
         for target in [Target::Tenants, Target::Observed] {
             let (got, allowed) = refused_target("zygaria", target, &[limited()]).unwrap();
             assert!(got.starts_with("\"zygaria\" ") && got.contains("another tenant's limit"), "{got}");

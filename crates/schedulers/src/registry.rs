@@ -127,7 +127,7 @@ static REGISTRY: &[Entry] = &[
     },
     Entry {
         name: "afq",
-        summary: "disk time by priority of who caused the I/O: reads by block, writes by call",
+        summary: "disk time by priority of its cause: reads by block, writes by call",
         is_work_conserving: false,
         keeps: &[kept(Priority, Tenants, &[Calls, Pages, Blocks]), kept(Priority, Observed, &[Calls, Pages])],
         refuses_tenants: None,

@@ -1,8 +1,8 @@
 //! Many first-in-first-out queues of requests.
 //!
-//! Most queues hold one request or none, so the first request stands in the queue itself: a caller with the queue at
-//! hand has the request too, without another wait for memory. What comes behind it stands in one growing array that all
-//! queues share, linked by index; a hundred thousand buffers of their own would be mostly empty.
+//! Most queues hold one request or none, so the first request stands in the queue itself. A caller with the queue at
+//! hand has the request too, without another wait for memory. Later requests stand in one growing array that all queues
+//! share, linked by index. A hundred thousand buffers of their own would be mostly empty.
 
 use plimsoll_core::{BlockRequest, prefetch};
 
@@ -76,7 +76,7 @@ impl RequestQueues {
         request
     }
 
-    /// As [`pop`](Self::pop), for a caller with something else to do while the request behind it is loaded: until
+    /// As [`pop`](Self::pop), for a caller with other work while the next request is loaded. Until
     /// [`refill`](Self::refill) the queue knows only whether it is empty.
     pub fn take(&self, queue: &mut Queue) -> Option<BlockRequest> {
         if let Some(second) = self.entries.get(queue.second as usize) {

@@ -4,9 +4,9 @@
 //! to throttle. **Rule.** A read or write of an account with a limit takes its bytes from the account's bucket, which
 //! fills at the limit. While the balance is negative, its reads and writes wait at the entry. Below, at the block
 //! level, requests are `cfq`'s, Linux's own when the paper was measured. **Complication.** There is none, and that is
-//! its failure: at the entry the cost of the call is unknown. A random 4 KiB read costs as much as a sequential one, a
-//! read that the cache will answer as much as one from the disk, and an overwritten page as much as a new one
-//! (split-level paper, figures 6 and 14).
+//! its failure: at the entry the cost of the call is unknown. A random 4 KiB read costs as much as a sequential one,
+//! and a read from the cache as much as one from the disk. An overwritten page costs as much as a new one (split-level
+//! paper, figures 6 and 14).
 //!
 //! Cost: O(depth of the account) per call, O(held calls) when the host asks which may go on.
 

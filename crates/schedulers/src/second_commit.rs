@@ -1,9 +1,9 @@
 //! A second commit of the journal while the disk is there.
 //!
 //! **Intuition.** When a commit is done, a waiting call writes again and has changed its inode again, long before its
-//! data can be written: they lie far away, and the head is at the journal. A commit that goes at once costs two
+//! data can be written. Its pages lie far away, and the head is at the journal. A commit that goes at once costs two
 //! revolutions; one that goes after the data has cost the way there and back as well. So the next calls are committed
-//! *ahead* of their data; when these are written, the calls are over, and their processes can write once more before
+//! *ahead* of their data. When these are written, the calls are over, and their processes can write once more before
 //! the head leaves.
 //!
 //! ```text
@@ -11,13 +11,14 @@
 //!   two:                 data, data, ------> commit, commit, <------
 //! ```
 //!
-//! **Rule.** When a batch of fsyncs is back and a commit was part of it, another one is wished for ([`Wish::Commit`])
-//! before the next batch goes. While that batch writes its data, what the calls behind it have made dirty is written
-//! too ([`Wish::StartWriteback`]), no more files than the batch has calls: a drive that can choose is quicker.
+//! **Rule.** When a batch of fsyncs with a commit is back, another commit is wished for ([`Wish::Commit`]) before the
+//! next batch goes. While that batch writes its data, the dirty pages of the next calls are written, too
+//! ([`Wish::StartWriteback`]). That is done for no more files than the batch has calls. A drive that can choose is
+//! quicker.
 //!
-//! **Complication.** It may be of no use. Calls that allocate join a transaction when their data are written, and need
-//! a commit after it all the same; and a host may not grant the wish. Then it is not tried for two batches, then for
-//! four, and so on.
+//! **Complication.** It may be of no use. Calls that allocate join a transaction when their data are written, and still
+//! need a commit after it. A host may also not grant the wish. Then it is not tried for two batches, then for four, and
+//! so on.
 //!
 //! All is O(1), but for the files, each of which is named once.
 
@@ -46,7 +47,7 @@ enum State {
     One,
     /// Another is wished for, and waited for until then.
     Wished(Time),
-    /// That one's last block is on its way.
+    /// Two commits: the last block of the second is on its way.
     Two,
 }
 
@@ -59,7 +60,7 @@ pub struct SecondCommit {
     record: Option<RequestId>,
     /// The batch under way was committed before it began.
     is_ahead: bool,
-    /// Files to be written while it is, not before this time, and how many more there may be.
+    /// Files to be written meanwhile, not before this time, and how many more there may be.
     early: Vec<FileId>,
     early_at: Time,
     early_left: usize,
@@ -270,7 +271,7 @@ mod tests {
 
     /// Promise: afq-commit-wish.
     #[test]
-    fn a_wish_that_is_not_granted_holds_nobody_for_long() {
+    fn a_wish_that_is_not_granted_holds_no_call_for_long() {
         let mut commits = SecondCommit::new(true);
         batch_with_commit(&mut commits, at(0));
         assert!(commits.must_wait(at(0)));

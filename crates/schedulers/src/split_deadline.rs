@@ -2,18 +2,19 @@
 //!
 //! **Intuition.** A deadline for a block write means nothing where the file system's journal makes it wait for the
 //! blocks of others. But at the entry of an fsync nothing is entangled yet, and the dirty pages of its file say what it
-//! will cost. **Rule.** An fsync goes on at once if the accounts with a shorter deadline could wait for it. Otherwise
-//! its file is written first, in the background and in slices, each as long as the fsyncs that go on can wait, until
-//! what is left is small enough. Fsyncs that could go on do so by deadline. Below, reads, writes that a call waits for
-//! and writes that no call waits for stand in location queues; the queue with the nearest deadline goes. Of reads that
-//! is the earliest of all, of awaited writes that of the fsync that goes on above. Of the other writes it is the time
-//! by which none of them should wait any more. While an fsync goes on, few writes go that no call waits for; to a drive
-//! without a head none that comes once the journal is being written, since the last flush would wait for it too.
-//! **Complication.** What an fsync takes besides its data (its turn at the journal, the commit, the barrier) is
-//! unknown: it is measured, mean and deviation as TCP does its round trips, and taken off every deadline.
+//! will cost. **Rule.** An fsync goes at once if the accounts with a shorter deadline could wait for it. Otherwise its
+//! file is written first, in the background and in slices. A slice is as long as the fsyncs under way can wait, until
+//! the rest is small enough. Fsyncs that could go on do so by deadline. Below, location queues hold reads, writes that
+//! a call waits for, and writes that no call waits for. The queue with the nearest deadline goes. For reads that is the
+//! earliest deadline of all, for awaited writes that of the fsync under way above. Of the other writes it is the time
+//! by which none of them should wait any more. While an fsync is under way, few writes go that no call waits for. On a
+//! drive without a head none goes once the journal is being written, since the last flush would wait for it, too.
+//! **Complication.** The time of an fsync besides its data (its turn at the journal, the commit, the barrier) is
+//! unknown. It is measured, mean and deviation as TCP does for its round trips, and taken off every deadline.
 //!
-//! Writeback is the scheduler's own ([`Writeback::Own`]), or the kernel's flusher's, and then writes are held so that
-//! it never has more to write than the shortest deadline can bear ([`Writeback::Flusher`]; the paper's Split-Pdflush).
+//! Writeback is the scheduler's own ([`Writeback::Own`]), or the kernel's flusher's ([`Writeback::Flusher`]; the
+//! paper's Split-Pdflush). In the second case writes are held, so that the flusher never has more to write than the
+//! shortest deadline can bear.
 //!
 //! Cost: O(log queued) a request, O(log fsyncs) a call, O(causes) a page event; nothing is allocated once warm.
 
@@ -45,8 +46,8 @@ const HELD_MAX: Span = Span::from_secs(45);
 /// Random writes that an fsync of one page takes before any was measured: data, journal, commit record, and a barrier.
 const COMMIT_RUNS: f64 = 4.0;
 /// How many deviations are allowed for. RFC 6298 has 4, where being late costs most; here what is kept free is not used
-/// by others. Tried on `split-fig12`: with 4, 3 and 2 the 99th percentile is 75, 77 and 84 ms of 100, and B has 38, 54
-/// and 65 blocks a second.
+/// by others. Tried on `split-fig12`: with 4, 3 and 2 the 99th percentile is 75, 77 and 84 ms of 100. B has 38, 54 and
+/// 65 blocks a second.
 const DEVIATIONS: f64 = 2.0;
 /// A slice takes the device at most so long. Ours: as the flusher's rounds (Linux, `writeback_sb_inodes`).
 const SLICE_MAX: Span = Span::from_millis(100);
@@ -64,8 +65,9 @@ const UNAWAITED_PART: usize = 4;
 const HELD_FOR_COMMIT_MAX: Span = Span::from_millis(5);
 /// How long is waited for the requests of a slice. Ours: longer than a file system thinks.
 const UNANSWERED_MAX: Span = Span::from_millis(100);
-/// Of what may be dirty, the part from which on the oldest is written (Linux: background ratio over dirty ratio), and
-/// the part from which on writes are held: below where the kernel begins to throttle writers, half-way to all of it.
+/// Two parts of the allowed dirty bytes. From the first on the oldest file is written (Linux: background ratio over
+/// dirty ratio), from the second on writes are held. The second is below where the kernel begins to throttle writers,
+/// half-way to all of it.
 const BACKGROUND_PART: f64 = 0.5;
 const HELD_PART: f64 = 0.7;
 /// An account with less than one over so many of what is dirty is not held for it.
@@ -80,13 +82,13 @@ pub enum Writeback {
     Flusher,
 }
 
-/// Kinds of requests, in the order in which they go if their deadlines are equal: writes that a call waits for, reads,
-/// writes that no call waits for.
+/// Kinds of requests, in their order at equal deadlines: writes that a call waits for, reads, writes that no call waits
+/// for.
 const AWAITED: usize = 0;
 const READS: usize = 1;
 const UNAWAITED: usize = 2;
 
-/// An fsync: where its deadline comes from, and once it goes on, since when, and what its data takes.
+/// An fsync: the origin of its deadline, and once it goes, its start and the time for its data.
 #[derive(Clone, Copy)]
 struct Fsync {
     promise: DeadlineHolder,
@@ -157,8 +159,8 @@ impl SplitDeadline {
         }
     }
 
-    /// How long the device may be busy for the account with this promise, so that no other fsync that comes meanwhile
-    /// misses its deadline.
+    /// Time for which the device may be busy for the account with this promise, so that no other fsync that comes
+    /// meanwhile misses its deadline.
     fn allowance(&self, promise: DeadlineHolder) -> Span {
         let shortest = self.promised.shortest_of_others(promise);
         shortest.map_or(Span::MAX, |deadline| deadline.saturating_sub(self.commit.most(DEVIATIONS)))
@@ -181,8 +183,8 @@ impl SplitDeadline {
         data > room.max(self.page_time)
     }
 
-    /// The line of an fsync that has its turn. It goes on if every fsync that does so already has a later deadline or
-    /// can wait for it.
+    /// The line of an fsync that has its turn. It goes if every fsync under way has a later deadline or can wait for
+    /// it.
     fn line(&self, now: Time, deadline: Time, promise: DeadlineHolder, data: Span) -> Line {
         if self.is_dear(data, promise) {
             return Line::Waiting;
@@ -221,7 +223,7 @@ impl SplitDeadline {
         CallDecision::Admit
     }
 
-    /// A held fsync goes on.
+    /// Lets a held fsync go.
     fn admit(&mut self, now: Time, place: u32) -> CallId {
         let fsync = self.fsyncs.get(place);
         let (promise, data) = (fsync.note.promise, self.files.time_of(fsync.file));
@@ -229,7 +231,7 @@ impl SplitDeadline {
         self.fsyncs.move_to(place, Line::UnderWay, Fsync { promise, since: now, data })
     }
 
-    /// Whether a write of this account waits, because too much is dirty and enough of it is the account's.
+    /// Whether a write of this account waits, because too much is dirty and the account has enough of it.
     fn must_wait(&self, account: AccountId) -> bool {
         let (total, own) = (self.files.ledger().total_bytes(), self.files.ledger().account_bytes(account));
         let is_too_much = match self.writeback {

@@ -1,9 +1,9 @@
 //! `split_token`: limits in *normalised bytes*, kept across all three levels (split-level paper, section 5.3).
 //!
-//! **Intuition.** A limited account may use so much of the disk. What a call uses is known for certain only at the
-//! bottom, when it is too late to hold a write back: the journal has entangled it with all others'. So a write is
-//! *charged early and roughly*, when its pages become dirty, and *again and exactly* when it is dispatched; and it is
-//! held back before it enters the file system.
+//! **Intuition.** A limited account may use so much of the disk. The use of a call is known for certain only at the
+//! bottom. Then it is too late to hold a write: the journal has entangled it with all others'. So a write is *charged
+//! early and roughly*, when its pages become dirty, and *again and exactly* when it is dispatched. It is held before it
+//! enters the file system.
 //!
 //! ```text
 //!   calls        those that modify wait while the balance is negative; reads never (the cache may have them)
@@ -17,12 +17,11 @@
 //! in. A waiter waits for that one of these balances that is negative for longest, behind earlier waiters; calls and
 //! reads stand in one line. When it is zero the calls go that are before the first read, or the one read that is first.
 //!
-//! **Complication.** *Guesses have to come back.* A request does not say which guess was made for its bytes, so each
-//! account remembers what it was charged for how many dirty bytes, and gets back the average: in all exactly what was
-//! charged. *A stream is interrupted.* Then the disk goes there and back again, and the account that interrupted pays
-//! for both. The stream goes on with one request: a drive that was given more would begin with what passes by first,
-//! and go round once more. *Metadata reads never wait*: the caller may have a transaction open that others need
-//! committed.
+//! **Complication.** *Estimates have to be refunded.* A request does not say which estimate was charged for its bytes.
+//! So each account remembers its charges and dirty bytes, and gets back the average: in all exactly the charges. *A
+//! stream is interrupted.* Then the disk goes there and back again, and the account that interrupted pays for both. The
+//! stream continues with one request: a drive with more would begin with the first that passes by, and go round once
+//! more. *Metadata reads never wait*: the caller may have a transaction open that others need committed.
 //!
 //! *A waiter for two balances* keeps its place in one line while it is in the other, and no later waiter passes it.
 //! Otherwise accounts that are quick with the next call could starve it.
@@ -42,26 +41,26 @@ use plimsoll_core::{
 use plimsoll_core::{Dispatch, FileId, Operation, PageEvent, Scheduler, Span, Time, Wish};
 use std::collections::VecDeque;
 
-/// The part of a positioning that an interrupted stream loses on its way back: what the drive had read ahead before it
-/// went is in its buffer when it returns. Fitted to `hdd.wd-aakx` and `hdd.15k-sas`: a sequential reader loses about as
-/// much to random reads as to writes that no call waits for and that are charged alike (`split-fig13-sweep`).
+/// Part of a positioning that an interrupted stream loses on its way back. The drive's buffer has the data that it had
+/// read ahead before it left. Fitted to `hdd.wd-aakx` and `hdd.15k-sas`. A sequential reader loses about as much to
+/// random reads as to writes that no call waits for and that are charged alike (`split-fig13-sweep`).
 const WAY_BACK_PART: f64 = 5.0 / 8.0;
 
-/// The same after a write that a call waits for, mostly a journal's with its flush: it is gone to at once, so less was
-/// read ahead before. `tests/trips.rs` holds what a stream loses to a tenth, on three drives.
+/// The same after a write that a call waits for, mostly a journal's with its flush. The drive leaves for it at once, so
+/// it has read less ahead. `tests/trips.rs` holds what a stream loses to a tenth, on three drives.
 const WAY_BACK_PART_AWAITED: f64 = 3.0 / 4.0;
 
-/// Of the disk's time, what may be saved up whatever the limit: what others do not notice for longer. An account that
-/// overwrites memory pays for a journal's commit every few seconds and now and then for what the kernel writes of a
-/// file in one go (1024 pages, `MIN_WRITEBACK_PAGES` of fs/fs-writeback.c), there and back. It is not held for that if
-/// it can afford it in the mean.
+/// Time of the disk that may be saved up under any limit: others do not notice a longer wait of that length. An account
+/// that overwrites memory pays for a journal's commit every few seconds. Now and then it also pays, both ways, for the
+/// kernel's write of a file in one go (1024 pages, `MIN_WRITEBACK_PAGES` of fs/fs-writeback.c). It is not held for that
+/// if it can afford it in the mean.
 const SAVED_SPAN: Span = Span::from_millis(100);
 
 /// The account with the first turn at the calls, and at the reads: keys of the tree.
 const CALLS: usize = 0;
 const READS: usize = 1;
 
-/// What an account was charged for pages that are dirty still, in bytes; pages of several causes in equal parts.
+/// Charges of an account for pages that are still dirty, in bytes. Pages of several causes count in equal parts.
 #[derive(Clone, Copy, Default)]
 struct Dirty {
     bytes: f64,
@@ -103,7 +102,7 @@ impl Waiter {
     }
 }
 
-/// What is known of an account, and the waiters for its balance: calls and reads of it and of all that are in it.
+/// State of an account, and the waiters for its balance: calls and reads of it and its members.
 struct TokenAccount {
     parent: Option<AccountId>,
     balance: Option<Balance>,
@@ -189,8 +188,8 @@ impl SplitToken {
         self.arrivals
     }
 
-    /// What the waiter with this place waits for, of the account and all that it is in: the balance that is negative
-    /// for longest, or one with an earlier waiter; `None` if it need not wait.
+    /// The balance that the waiter with this place waits for, of the account and its ancestors. It is the one negative
+    /// for longest, or one with an earlier waiter. `None` if it need not wait.
     fn blocking(&self, now: Time, account: AccountId, place: u64) -> Option<AccountId> {
         let (mut latest, mut blocking, mut next) = (now, None, Some(account));
         while let Some((id, node)) = next.and_then(|id| Some((id, self.nodes.get(id.index())?))) {
@@ -235,7 +234,7 @@ impl SplitToken {
         self.waiting.set(account.index(), keys);
     }
 
-    /// Takes `bytes` from the balance of the account and of all that it is in; gives them back if they are negative.
+    /// Takes `bytes` from the balance of the account and its ancestors; gives them back if they are negative.
     fn charge(&mut self, now: Time, account: AccountId, bytes: f64) {
         let mut next = Some(account);
         while let Some((id, node)) = next.and_then(|id| Some((id, self.nodes.get_mut(id.index())?))) {
@@ -251,9 +250,8 @@ impl SplitToken {
         Some(&mut self.nodes.get_mut(account.index())?.dirty[usize::from(is_metadata)])
     }
 
-    /// Gives back what the causes were charged when the pages became dirty that are written or deleted now: to each for
-    /// an equal part of them. Where a request has pages of different causes, one may have had less of them than its
-    /// part; then the others had more.
+    /// Refunds the causes' charges for pages that are written or deleted now, to each for an equal part of them. Where
+    /// a request has pages of different causes, one may have had less of them than its part; then the others had more.
     fn give_back(&mut self, now: Time, causes: &CauseSet, is_metadata: bool, length: f64) {
         let share = length / causes.len().max(1) as f64;
         let mut missing = length;
@@ -268,7 +266,7 @@ impl SplitToken {
         }
     }
 
-    /// A request goes to the device: its causes pay what it costs, less what they paid when they dirtied its pages.
+    /// A request goes to the device: its causes pay its cost, less their charges for dirtying its pages.
     fn account_for(&mut self, now: Time, request: &BlockRequest) {
         let submitter = CauseSet::of(request.session);
         let causes = if request.causes.is_empty() { &submitter } else { &request.causes };

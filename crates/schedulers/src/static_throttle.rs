@@ -2,10 +2,9 @@
 //! compare with.
 //!
 //! **Intuition.** If each container may use its part of the device and no more, each has its part. **Rule.** Each
-//! container (an account directly below the device) may read its weight's part of what the device does at its worst,
-//! and write as much again, whether or not the others are there. **Complication.** That is all that is wrong with it:
-//! what one does not use is lost, and a tenant that reads more than it writes, or writes more, has caps that do not fit
-//! it.
+//! container (an account directly below the device) may read its weight's part of the device's worst case, and write as
+//! much again. The presence of the others does not matter. **Complication.** That is its only fault: the unused part of
+//! a tenant is lost. A tenant that reads more than it writes, or writes more, has caps that do not fit it.
 
 use crate::request_queues::{Queue, RequestQueues};
 use plimsoll_core::account::Account;
@@ -182,7 +181,7 @@ mod tests {
 
     /// Was seen red without assumed rates: the second read was to go at the end of time.
     #[test]
-    fn a_device_that_nobody_has_measured_is_taken_for_a_slow_one() {
+    fn a_device_without_measurements_is_taken_for_a_slow_one() {
         let unknown = DeviceProfile { worst_case_runs_per_second: 0.0, ..disk(4) };
         let mut scheduler = crate::registry::build("static_throttle", &unknown).unwrap();
         open(&mut *scheduler, Time::ZERO);
@@ -193,7 +192,7 @@ mod tests {
 
     /// Was seen red where the line kept its release: ten seconds.
     #[test]
-    fn who_gets_a_number_does_not_wait_for_who_had_it() {
+    fn a_tenant_with_a_used_number_does_not_wait_for_the_former_one() {
         let (mut scheduler, now) = (StaticThrottle::new(&disk(4)), Time::ZERO);
         open(&mut scheduler, now);
         assert_eq!(release(&mut scheduler, 1000 * 4096, now), now);

@@ -1,17 +1,17 @@
-//! Stride scheduling over many accounts: each moves ahead by what it was given, the slower the more it weighs, and the
-//! account furthest behind is next (split-level paper, section 5.1; Waldspurger and Weihl, 1995).
+//! Stride scheduling over many accounts. Each moves ahead by its service, the slower the more it weighs. The account
+//! furthest behind is next (split-level paper, section 5.1; Waldspurger and Weihl, 1995).
 //!
 //! **Intuition.** All accounts walk along the same line. A unit of service is one *stride*, and strides are inversely
 //! proportional to shares. If the last one always goes first, all stay together, and each was given its share.
 //!
 //! **Rule.** An account's *pass* is where it stands. The [line](Stride::first) of contending accounts says which is
-//! last; accounts may stand in other lines too (by what they wait for), and each line knows its own last one. Real time
-//! is a line before best effort, idle one behind it: [`Priority`] gives the class and, by level, the share: 8 to 1 for
+//! last. Accounts may stand in other lines too (by what they wait for), and each line knows its own last one. Real time
+//! is a line before best effort, idle one behind it. [`Priority`] gives the class and, by level, the share: 8 to 1 for
 //! levels 0 to 7.
 //!
-//! **Complications.** An account that comes back must not claim what it did not ask for: it starts where the last one
-//! stands, a *credit* behind it at the most. No account is ever further ahead than a *lead*, so that the wait for one's
-//! turn is bounded whatever was charged.
+//! **Complications.** An account that comes back must not claim service that it did not ask for. It starts at the last
+//! one's position, at most a *credit* behind it. No account is ever further ahead than a *lead*, so that the wait for
+//! one's turn is bounded whatever was charged.
 //!
 //! A charge, an entry and an exit are O(log accounts); [`first`](Stride::first) and [`is_due`](Stride::is_due) are
 //! O(1). Nothing is allocated but when accounts open.
@@ -25,8 +25,7 @@ pub const LINES: usize = 2 * KEYS;
 const LEVELS: u64 = 8;
 /// What a stride is divided by: the least common multiple of all shares, so that each stride is a whole number.
 const STRIDE_OF_ONE: u64 = 840;
-/// Of a cost times a stride, the bits that a pass does not keep: at 3 GB/s, all for the lowest level, 2^62 is 30 years
-/// away.
+/// Bits of a cost times a stride that a pass does not keep. At 3 GB/s, all for the lowest level, 2^62 is 30 years away.
 const PASS_SHIFT: u32 = 9;
 /// The class stands in a key above the pass.
 const CLASS_SHIFT: u32 = 62;
@@ -107,7 +106,7 @@ impl Stride {
         self.place(account, lines);
     }
 
-    /// Closes an account: it stands in no line, and the next account with its number owes nothing for it.
+    /// Closes an account: it leaves all lines, and the next account with its number owes nothing for it.
     pub fn close(&mut self, account: AccountId) {
         self.stand_in(account, 0);
         self.walkers[account.index()].pass = 0;
@@ -130,7 +129,7 @@ impl Stride {
         self.walkers[account.index()].pass
     }
 
-    /// Where it will stand after service of this cost.
+    /// Position of the account after service of this cost.
     pub fn pass_after(&self, account: AccountId, cost: u64) -> u64 {
         let walker = &self.walkers[account.index()];
         walker.pass + (cost.saturating_mul(walker.stride) >> PASS_SHIFT)
@@ -220,7 +219,7 @@ impl Stride {
 #[cfg(test)]
 mod tests {
     //! Breaks that were planted, and the test that each turned red:
-    //! - every account has the same stride: `who_always_wants_gets_its_share`
+    //! - every account has the same stride: `a_container_that_always_wants_gets_its_share`
     //! - an account that comes back is not moved up (`max(floor - credit)` left out): `agrees_with_a_scan`
     //! - the lead is not bounded: `agrees_with_a_scan`
     //! - real time and best effort share a class: `agrees_with_a_scan`
@@ -346,7 +345,7 @@ mod tests {
         }
 
         #[test]
-        fn who_always_wants_gets_its_share(
+        fn a_container_that_always_wants_gets_its_share(
             levels in proptest::collection::vec(0u8..8, 2..200),
             costs in proptest::collection::vec(1000u64..100_000, 50),
         ) {
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_the_number_of_a_closed_account_owes_nothing() {
+    fn an_account_with_the_number_of_a_closed_one_owes_nothing() {
         let mut stride = Stride::new(CREDIT, LEAD);
         stride.open(AccountId(0), Priority::Level(3));
         stride.stand_in(AccountId(0), 1);

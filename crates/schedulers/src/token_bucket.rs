@@ -1,11 +1,11 @@
 //! Zygaria's two buckets (section 4.1), kept as the time at which the next token is there.
 //!
-//! A bucket that fills at a rate and is emptied by requests needs no timer and no count: "when is the next token
-//! there?" is one number, and taking a token moves it on by the time that a token takes to fill. The *reserve* bucket
-//! answers with a deadline (served by then, the account has its reserve), the *limit* bucket with a release time.
+//! A bucket that fills at a rate and that requests empty needs no timer and no count. One number says when the next
+//! token is there, and taking a token moves it on by the time of one token. The *reserve* bucket answers with a
+//! deadline (served by then, the account has its reserve), the *limit* bucket with a release time.
 //!
 //! The complication is what happens when an account does not ask. A limit bucket that filled up meanwhile would allow a
-//! burst, and a reserve bucket would let a tenant that slept for an hour push all others aside. So an empty queue earns
+//! burst. A reserve bucket would let a tenant that slept for an hour push all others aside. So an empty queue earns
 //! nothing: see [`ReserveBucket::wake`].
 
 use plimsoll_core::units::RUN_BYTES_MAX;
@@ -17,9 +17,9 @@ use plimsoll_core::{Rate, Span, Time};
 pub const RESERVE_HEADROOM: f64 = 1.05;
 /// What an account that was served late and then briefly had nothing to ask may still claim afterwards.
 const RESERVE_CATCH_UP_MAX: Span = Span::from_millis(250);
-/// By how much a late dispatch may be made up for under a limit: 1.8 % of a second, inside the 2 % that a limit may be
-/// exceeded by in any second. On a disk a place at the device comes free once in some 10 ms, and what is lost by
-/// waiting for it each time would be a third of a limit of 45 a second.
+/// Compensation of a late dispatch under a limit: 1.8 % of a second, inside the 2 % by which a limit may be exceeded in
+/// any second. On a disk a place at the device comes free once in some 10 ms. Waiting for it each time would lose a
+/// third of a limit of 45 a second.
 const LIMIT_CATCH_UP_MAX: Span = Span::from_millis(18);
 
 /// The time by which an account must be served to get its reserve.
@@ -48,14 +48,14 @@ impl ReserveBucket {
         if self.span_per_run == Span::ZERO { Time::MAX } else { self.deadline }
     }
 
-    /// Takes `runs` tokens at `now`. Service before the deadline is a gift from the others' slack: it is not held
-    /// against the account, whose next run is due one interval from now and no later.
+    /// Takes `runs` tokens at `now`. Service before the deadline is a gift from the others' slack. It is not held
+    /// against the account: its next run is due one interval from now and no later.
     pub fn take(&mut self, now: Time, runs: u64) {
         self.deadline = self.deadline.min(now) + self.span_per_run * runs;
     }
 
-    /// The account asks again after it had nothing to ask since `idle_since`. Time without a wish earns nothing; what
-    /// it was owed before stays owed, less the time that it idled and at most a quarter of a second.
+    /// The account asks again after it had nothing to ask since `idle_since`. Time without a wish earns nothing.
+    /// Earlier debts to it stay, less the time that it idled and at most a quarter of a second.
     pub fn wake(&mut self, now: Time, idle_since: Time) {
         let owed = idle_since.since(self.deadline).saturating_sub(now.since(idle_since)).min(RESERVE_CATCH_UP_MAX);
         self.deadline = self.deadline.max(now.saturating_sub(owed));

@@ -113,7 +113,7 @@ mod tests {
         }
 
         #[test]
-        fn who_was_served_lately_stands_above_who_was_served_as_much_before(runs in 1.0f64..1e6, before_s in 0u64..100_000_000, later_ms in 250u64..10_000_000) {
+        fn an_account_served_lately_stands_above_one_served_as_much_before(runs in 1.0f64..1e6, before_s in 0u64..100_000_000, later_ms in 250u64..10_000_000) {
             let at = |ms| Tide::at(Time::ZERO + Span::from_millis(ms));
             let (mut early, mut late) = (WaterLevel::EMPTY, WaterLevel::EMPTY);
             early.add(&at(before_s * 1000), runs);

@@ -6,10 +6,10 @@
 //! owed. How much all get together follows what the heaviest was able to use ([`governor`]).
 //!
 //! **Complication.** Here the throttle stands where a device's queue is seen, so two things are better than in the
-//! paper. The device is given no more than it takes, and of the containers with credits the one that has used least for
-//! its weight goes first: all use up a window side by side, and not the lightest first. And a window ends when it is
-//! used up: at once when the device runs dry while all wait for credits, and not by the clock while a container that
-//! asks has some. So an estimate that is too low costs no bandwidth, and one that is too high no shares.
+//! paper. The device gets no more than it takes. Of the containers with credits the one with the least use for its
+//! weight goes first. So all use up a window side by side, and not the lightest first. A window also ends when it is
+//! used up. It ends at once when the device runs dry while all wait for credits, and not by the clock while an asking
+//! container has some. So an estimate that is too low costs no bandwidth, and one that is too high no shares.
 //!
 //! What threads share is [`throttle`], which has neither clock nor queue; this scheduler uses it with one thread.
 //!
@@ -32,8 +32,8 @@ pub mod throttle;
 const SECTOR_BYTES: u32 = 512;
 /// What a flush or a trim costs, which move no data: a page. Sectors.
 const DATALESS_SECTORS: u32 = 8;
-/// The device runs dry below this part of what it should hold: the model of the paper's drive does 99.9 % of its rate
-/// with 96 of 256 requests.
+/// Part of its full queue below which the device runs dry. The model of the paper's drive does 99.9 % of its rate with
+/// 96 of 256 requests.
 const DRY_PART: u32 = 2;
 /// How long a window may go on after its end by the clock: a second in all, after which TotalCredit is predicted anew.
 /// Longer, a container of little weight would wait because a prediction was far off.

@@ -1,9 +1,9 @@
 //! `zygaria`: pools and sessions with reserves and limits (Zygaria, RTAS 2006), any number of sessions, any depth.
 //!
-//! **Intuition.** Every account first gets what was promised, then the water is poured in: what is left goes to the
-//! account that stands lowest. **Rule.** Each account has a reserve bucket that says by when it must be served, and a
-//! limit bucket that says before when it may not be. If a deadline has passed, the account with the earliest goes
-//! first. Otherwise the lowest pool, and in it the lowest session, by a moving average of what each had.
+//! **Intuition.** Every account first gets its promise, then the water is poured in: the rest goes to the account that
+//! stands lowest. **Rule.** Each account has two buckets. A reserve bucket says by when it must be served, a limit
+//! bucket from when on it may be. If a deadline has passed, the account with the earliest goes first. Otherwise the
+//! lowest pool, and in it the lowest session, by a moving average of what each had.
 //!
 //! **Complication.** The paper looks at every session for each decision. Here each pool keeps its members' keys in a
 //! [`MinTree`](crate::min_tree::MinTree) that knows which member comes first, and a decision goes from first to first:
@@ -22,13 +22,13 @@
 //! What the device holds is out of the scheduler's hands, so it is bounded ([`DeviceWindow`]).
 //!
 //! **Overload.** If the device is slower than what was promised on it, deadlines fall behind without bound. Then the
-//! clock that deadlines are read on is set back for all accounts at once: all reserves shrink by the same factor, and
+//! clock of the deadlines is set back for all accounts at once. All reserves shrink by the same factor, and
 //! [`overload`](Scheduler::overload) says by how much. As some account is always due then, an account without a reserve
-//! would starve: one decision in [`OVERLOAD_DUE_MAX`] goes by level to such an account, if one is lowest.
+//! would starve. So one decision in [`OVERLOAD_DUE_MAX`] goes by level to such an account, if one is lowest.
 //!
 //! **Cost.** A decision takes O(depth); writing the keys that it changes, O(depth * log5 members). Accounts that are
-//! not active cost nothing. With very many accounts the time goes into waiting for memory, so an event has loaded early
-//! what it, or the next one, is going to need (`load_...`).
+//! not active cost nothing. With very many accounts the time goes into waiting for memory. So an event loads early what
+//! it, or the next one, needs (`load_...`).
 
 use crate::device_window::DeviceWindow;
 use crate::growth::reserve_sparingly;
@@ -51,14 +51,18 @@ const LATENESS_MAX: Span = Span::from_secs(1);
 const COMPANY_SPAN: Span = Span::from_secs(1);
 /// The part of the time by which deadlines come early because of the reserves' headroom: as much may be lost unharmed.
 const RESERVE_HEADROOM_PART: f64 = 1.0 - 1.0 / RESERVE_HEADROOM;
-/// Due requests that go before one that is not, while the device does less than was promised on it: what is shared by
-/// level is the headroom of the reserves, which has no other use then.
+/// Due requests before one that is not, while the device does less than its promises. The headroom of the reserves,
+/// which has no other use then, is shared by level.
 const OVERLOAD_DUE_MAX: u32 = (RESERVE_HEADROOM / (RESERVE_HEADROOM - 1.0)) as u32;
 
 /// Runs of one stream, each behind the other, that a device with a head is given together while no account is due. Half
 /// a megabyte takes a disk about as long as going elsewhere and back, so more would win little and cost the others
 /// more.
 const BATCH_RUNS_MAX: u64 = 16;
+
+/// What a trim counts against a limit in bytes per second: it moves no data, and if it were free, an account could send
+/// any number of trims. Linux counts a sector for `io.max` (blk-throttle), the paper knows no trims.
+const TRIM_BYTES: u64 = 4096;
 
 /// A run under way: requests that continue it belong to what was already paid.
 struct Run {
@@ -164,7 +168,8 @@ impl Zygaria {
         }
     }
 
-    /// The session to serve, at each node a due member, else the lowest; and whether it is served because one was due.
+    /// The session to serve: at each node a due member, else the lowest. Also says whether it is served because a
+    /// member was due.
     fn choose(&self, now: Time) -> Option<(AccountId, bool)> {
         let due_by = self.deadline_clock(now).as_nanos();
         let (mut id, mut is_due) = (AccountId::ROOT, false);
@@ -233,7 +238,7 @@ impl Zygaria {
         let stream = self.run.as_ref().filter(|run| run.is_followed_by(&request));
         let batch_runs_left = stream.map_or(BATCH_RUNS_MAX, |run| run.batch_runs_left).saturating_sub(runs);
         self.run = Some(Run { session, operation: request.operation, end: request.end(), bytes_left, batch_runs_left });
-        self.charge(now, session, runs, bytes, is_due);
+        self.charge(now, session, runs, limited_bytes(&request), is_due);
         if let Below::Requests(queue) = &mut self.nodes[session.index()].below {
             self.queues.refill(queue);
         }
@@ -333,6 +338,14 @@ impl Run {
 
     fn is_continued_by(&self, request: &BlockRequest) -> bool {
         self.is_followed_by(request) && (1..=self.bytes_left).contains(&u64::from(request.length))
+    }
+}
+
+/// Bytes of a request that count against a limit.
+fn limited_bytes(request: &BlockRequest) -> u64 {
+    match request.operation {
+        Operation::Trim => TRIM_BYTES,
+        _ => u64::from(request.length),
     }
 }
 

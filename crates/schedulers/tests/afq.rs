@@ -53,7 +53,7 @@ fn fsyncs_lose_little_to_shares() {
 /// The low one has all the memory that may be dirty when the high one comes.
 /// Promise: afq-full-memory.
 #[test]
-fn who_filled_the_memory_does_not_hold_up_a_higher_priority() {
+fn an_account_that_filled_the_memory_does_not_hold_up_a_higher_priority() {
     let tenant = |level, start| {
         let priority = Priority::Level(level);
         Tenant { priority, load: Load::Append(1 << 20), threads: 1, start }

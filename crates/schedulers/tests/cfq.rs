@@ -135,7 +135,7 @@ fn a_reader_keeps_its_throughput_beside_a_random_one() {
 }
 
 #[test]
-fn the_disk_waits_for_who_reads_on_and_not_for_who_seeks() {
+fn the_disk_waits_for_a_sequential_reader_and_not_for_a_seeky_one() {
     let mut direct = Direct::new(&[Priority::default(); 3]);
     let (reader, seeker, other) = (0, 1, 2);
     let mut now = at(0);

@@ -6,13 +6,18 @@
 //! | break | law |
 //! | --- | --- |
 //! | a limit is charged when a request comes | `what_waits_is_not_charged` |
-//! | the clock of deadlines is never set back; no tenant without a reserve goes before one that is due; a deadline comes earlier by queue depth; a pool's reserve is not charged | `over_commitment_does_not_go_by_depth` |
+//! | the clock of deadlines is never set back | `over_commitment_does_not_go_by_depth` |
+//! | no tenant without a reserve goes before one that is due | `over_commitment_does_not_go_by_depth` |
+//! | a deadline comes earlier by queue depth | `over_commitment_does_not_go_by_depth` |
+//! | a pool's reserve is not charged | `over_commitment_does_not_go_by_depth` |
 //! | weights do not count | `shares_go_by_weight_whatever_the_depths` |
 //! | a limit that was used before fills up without end | `a_limit_holds_from_the_first_second_after_idling` |
 //! | averages do not sink | `a_tenant_that_returns_is_level_with_the_others_after_three_seconds` |
 //! | a reserve fills while its tenant does not ask | `a_reserve_earns_nothing_while_nobody_asks` |
-//! | a tenant that queues deeper counts as lower; beyond 100 outstanding a limit is charged by half | `nobody_gains_by_queueing_deeper` |
-//! | a pool's weight is that of its sessions together; the limit of a pool is not charged | `nobody_gains_by_opening_more_sessions_in_its_pool` |
+//! | a tenant that queues deeper counts as lower | `nobody_gains_by_queueing_deeper` |
+//! | beyond 100 outstanding a limit is charged by half | `nobody_gains_by_queueing_deeper` |
+//! | a pool's weight is that of its sessions together | `nobody_gains_by_opening_more_sessions_in_its_pool` |
+//! | the limit of a pool is not charged | `nobody_gains_by_opening_more_sessions_in_its_pool` |
 //! | a level counts bytes; every request is a run | `nobody_gains_by_splitting_its_requests` |
 //! | writes count half; a limit is for reads only | `nobody_gains_by_mixing_reads_and_writes` |
 //!
@@ -193,7 +198,7 @@ fn a_tenant_that_returns_is_level_with_the_others_after_three_seconds() {
 
 /// A reserve that is owed for a sleep takes the others' reserves away.
 #[test]
-fn a_reserve_earns_nothing_while_nobody_asks() {
+fn a_reserve_earns_nothing_without_requests() {
     for entry in keepers(Promise::Reserve) {
         let returns = Workload { active: at(600.0)..at(620.0), ..greedy(64) };
         let pools = vec![alone(reserve(45.0), returns), alone(reserve(45.0), greedy(8))];
@@ -207,7 +212,7 @@ fn a_reserve_earns_nothing_while_nobody_asks() {
 
 /// Promise: schedulers-no-gain.
 #[test]
-fn nobody_gains_by_queueing_deeper() {
+fn no_tenant_gains_by_queueing_deeper() {
     for entry in keepers(Promise::Weight) {
         let pools = vec![alone(weight(1), greedy(8)), alone(weight(1), greedy(512))];
         let [shallow, deep] = rates(&mut host(entry, metronome(), RUNS_PER_SECOND, pools), 70.0);
@@ -223,7 +228,7 @@ fn nobody_gains_by_queueing_deeper() {
 
 /// Promise: schedulers-no-gain.
 #[test]
-fn nobody_gains_by_opening_more_sessions_in_its_pool() {
+fn no_tenant_gains_by_opening_more_sessions_in_its_pool() {
     let crowd = || (0..50).map(|_| (Allocation::default(), greedy(16))).collect::<Vec<_>>();
     let total = |rates: &[f64]| rates.iter().sum::<f64>();
     for entry in keepers(Promise::Weight) {
@@ -246,7 +251,7 @@ fn nobody_gains_by_opening_more_sessions_in_its_pool() {
 /// Where each request costs a movement, small ones must not count less; where bytes cost, requests in pieces must not.
 /// Promise: schedulers-no-gain.
 #[test]
-fn nobody_gains_by_splitting_its_requests() {
+fn no_tenant_gains_by_splitting_its_requests() {
     let of = |length, places, depth| Workload { length, places, ..greedy(depth) };
     for entry in keepers(Promise::Weight) {
         let anywhere = || Places::Random(DISK);
@@ -270,7 +275,7 @@ fn nobody_gains_by_splitting_its_requests() {
 
 /// Promise: schedulers-no-gain.
 #[test]
-fn nobody_gains_by_mixing_reads_and_writes() {
+fn no_tenant_gains_by_mixing_reads_and_writes() {
     let mix = |read_percent, depth| Workload { read_percent, ..greedy(depth) };
     for entry in keepers(Promise::Weight) {
         let pools = [100, 50, 0].map(|read_percent| alone(weight(1), mix(read_percent, 16))).into();

@@ -124,7 +124,7 @@ fn what_is_left_goes_to_the_lowest_until_all_stand_level() {
 
 /// Promise: schedulers-weight.
 #[test]
-fn weights_divide_what_nobody_reserved_whatever_the_depth() {
+fn weights_divide_the_unreserved_rate_whatever_the_depth() {
     let weight = |weight| Allocation { weight, ..Allocation::default() };
     let tenants = [(100, 64), (100, 8), (1000, 32)].map(|(w, depth)| (weight(w), vec![(weight(1), depth)]));
     let served = host(zygaria(), &tenants).run_until(at(70.0));

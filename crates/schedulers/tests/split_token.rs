@@ -6,13 +6,13 @@
 //! - a request charges its session instead of its causes: `a_request_is_charged_to_its_causes_in_equal_parts`
 //! - nothing is put right when a request is dispatched: `a_guess_is_put_right_when_the_request_is_dispatched`
 //! - writes wait at the block level: `only_reads_wait_at_the_block_level`
-//! - a request that interrupts a stream does not pay for its way back: `who_interrupts_a_stream_pays_for_its_way_back`
+//! - a request that interrupts a stream does not pay for its way back: `an_account_that_interrupts_a_stream_pays_for_its_way_back`
 //! - a stream that was interrupted goes on with all it has:
 //!   `a_stream_goes_on_with_one_request_after_others_were_served`
 //! - metadata reads wait: `only_reads_wait_at_the_block_level`
 //! - only the account's own balance holds: `a_pool_shares_its_limit`
 //! - reads that wait do not wait for each other's cost: `reads_that_wait_go_one_by_one`
-//! - a new call looks at the balance only, and not at the calls that wait for it: `nobody_passes_who_waits`
+//! - a new call looks at the balance only, and not at the calls that wait for it: `no_account_passes_one_that_waits`
 //! - calls go whichever request is first in line: `calls_and_reads_stand_in_one_line`
 
 mod split_token_support;
@@ -207,7 +207,7 @@ fn a_request_is_charged_to_its_causes_in_equal_parts() {
 }
 
 #[test]
-fn who_interrupts_a_stream_pays_for_its_way_back() {
+fn an_account_that_interrupts_a_stream_pays_for_its_way_back() {
     let mut bench = Bench::new(None, &[None, Some(LIMIT)]);
     let stream = |bench: &mut Bench, number: u64| {
         let read = bench.request(Operation::Read, 0, number * MIB, 1 << 20, &[0]);
@@ -311,7 +311,7 @@ fn reads_that_wait_go_one_by_one() {
 
 /// Promise: split-wait.
 #[test]
-fn nobody_passes_who_waits() {
+fn no_account_passes_one_that_waits() {
     use CallDecision::{Admit, Hold};
     let mut bench = Bench::new(Some(LIMIT), &[None, None]);
     bench.dirty(1, 0, MIB, &[0], &[]);

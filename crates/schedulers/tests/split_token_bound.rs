@@ -198,7 +198,7 @@ proptest! {
     /// what they use stays within the pool's limit, but for what may be owed.
     /// Promise: split-wait.
     #[test]
-    fn nobody_waits_longer_than_the_debt_takes_at_the_limit(
+    fn no_call_waits_longer_than_the_debt_takes_at_the_limit(
         asks in proptest::collection::vec(proptest::collection::vec(ask(), 1..6), THREADS),
     ) {
         let mut host = Greedy::new(asks);

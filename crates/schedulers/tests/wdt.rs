@@ -141,7 +141,7 @@ fn a_burst_after_idling_is_a_budget_more() {
 /// The heaviest asks for little, so all credits are ten thousand times what the drive can do when another one as heavy
 /// comes.
 #[test]
-fn who_weighs_little_is_served_though_a_prediction_was_far_off() {
+fn a_light_container_is_served_though_a_prediction_was_far_off() {
     let mut tenants = vec![tenant(10_000, 100), tenant(1, 100), tenant(10_000, 100)];
     tenants[0].depth = 1;
     tenants[2].active_s = 5.0..20.0;

@@ -18,8 +18,7 @@ use plimsoll_engine::{EngineConfig, EngineHandle, SessionConfig, spawn};
 use plimsoll_protocols::nbd::{Command, CommandFlags, SharedExports};
 use plimsoll_serve::connection::{ListenerOptions, Serving};
 use plimsoll_serve::nbd::client::{Client, ClientOptions};
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Address, Listener, NbdConnection};
+use plimsoll_serve::nbd::{Address, Listener, NbdConnection, export_info, serve};
 use std::path::Path;
 
 const VOLUME_BYTES: u64 = 64 << 20;
@@ -58,7 +57,7 @@ fn connect(engine: &EngineHandle, volume: &VolumeInfo, path: &Path) -> (Serving,
     exports.add(export_info(volume, false)).expect("the only export");
     let listener = Listener::bind(&address, ListenerOptions::default()).expect("a new socket");
     let engine = engine.clone();
-    let serving = listener.serve(exports, move |socket, negotiated, _| {
+    let serving = serve(listener, exports, move |socket, negotiated, _| {
         let session = SessionConfig { name: "client".into(), allocation: Allocation::default() };
         engine.attach("v", session, Box::new(NbdConnection::new(socket, negotiated))).expect("the volume is there");
     });

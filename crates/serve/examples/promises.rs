@@ -27,8 +27,7 @@ use plimsoll_protocols::nbd::SharedExports;
 use plimsoll_protocols::nbd::wire::{Command, CommandFlags};
 use plimsoll_serve::connection::{ListenerOptions, Serving};
 use plimsoll_serve::nbd::client::{ClientError, ClientOptions};
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection};
+use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection, export_info, serve};
 use rustix::thread::{NanosleepRelativeResult, Timespec, nanosleep};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -148,7 +147,7 @@ impl Drive {
         let folder = tempfile::tempdir()?;
         let listener = Listener::bind(&socket_in(&folder), ListenerOptions::default())?;
         let of_connections = engine.clone();
-        let serving = listener.serve(exports, move |socket, negotiated, peer| {
+        let serving = serve(listener, exports, move |socket, negotiated, peer| {
             let volume = negotiated.export.name.clone();
             let session = SessionConfig { name: "nbd".into(), allocation: Allocation::default() };
             let connection = Box::new(NbdConnection::new(socket, negotiated));
@@ -379,7 +378,7 @@ fn reserve(seconds: u64) -> Result<Vec<Claim>, Failure> {
     Ok(vec![Claim::new(watched.emulation(), own, texts, least(own) >= due)])
 }
 
-/// A limit, with nobody else there.
+/// A limit, without another tenant.
 fn limit(seconds: u64) -> Result<Vec<Claim>, Failure> {
     let limit = Rate::DevicePercent(LIMIT_PERCENT);
     let drive = Drive::divided_among(&[Allocation { limit: Some(limit), ..Allocation::default() }])?;

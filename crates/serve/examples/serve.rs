@@ -10,8 +10,7 @@ use plimsoll_engine::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_engine::{EngineConfig, GRACE_DEFAULT, SessionConfig, spawn};
 use plimsoll_protocols::nbd::SharedExports;
 use plimsoll_serve::connection::ListenerOptions;
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Address, Listener, NbdConnection};
+use plimsoll_serve::nbd::{Address, Listener, NbdConnection, export_info, serve};
 use std::error::Error;
 use std::io::Read;
 
@@ -44,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     engine.add_volume(volume)?;
     let of_connections = engine.clone();
     let listener = Listener::bind(&Address::Unix(socket.into()), ListenerOptions::default())?;
-    let serving = listener.serve(exports, move |socket, negotiated, peer| {
+    let serving = serve(listener, exports, move |socket, negotiated, peer| {
         let session = SessionConfig { name: peer.to_string(), allocation: Allocation::default() };
         let connection = Box::new(NbdConnection::new(socket, negotiated));
         if let Err(error) = of_connections.attach("volume", session, connection) {

@@ -37,7 +37,7 @@ pub struct Arrival {
     pub front_end: Box<dyn FrontEnd>,
 }
 
-/// Takes each client that has come through a door, on the thread of its handshake; it hands the client on and returns.
+/// Callback for a client that has come through a door, on its handshake's thread. It hands the client on and returns.
 pub type Arrived = Box<dyn Fn(Arrival) + Send + Sync>;
 
 /// All doors of a daemon over one protocol.
@@ -48,8 +48,8 @@ pub trait Doors: Send + Sync {
     /// The name is taken or not allowed, in a line.
     fn add(&self, plan: DoorPlan) -> Result<(), String>;
 
-    /// Opens another door to the volume behind the door `of`, for the session called `session`; answers with the door's
-    /// name, which `number` makes unique. No list names it.
+    /// Opens another door to the volume of the door `of`, for the session called `session`. Answers the door's name,
+    /// which `number` makes unique. No list names it.
     ///
     /// # Errors
     /// As of [`add`](Self::add).

@@ -13,6 +13,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`registry`] | every front end, a line each |
+//! | [`sockets`] | what a front end that clients connect to says of itself |
 //! | [`doors`] | the names under which clients reach volumes |
 //! | [`connection`] | what NBD and iSCSI share: addresses, listeners, sockets, sends |
 //! | [`nbd`], [`iscsi`], [`fuse`] | the front ends |
@@ -25,3 +26,4 @@ pub mod fuse;
 pub mod iscsi;
 pub mod nbd;
 pub mod registry;
+pub mod sockets;

@@ -268,7 +268,7 @@ impl Drop for Mounted {
 /// The notes name things that another program has by now: a loop device of that number, mounts at those places.
 /// Promise: mount-others.
 #[test]
-fn what_somebody_else_made_is_left_alone() {
+fn what_another_program_made_is_left_alone() {
     if !can_attach(PROGRAMS) {
         return;
     }

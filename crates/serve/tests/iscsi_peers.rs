@@ -219,7 +219,7 @@ fn qemu_img_converts_an_image_there_and_back() {
 
 /// Promise: iscsi-secret.
 #[test]
-fn only_who_knows_the_secret_gets_in_and_everybody_sees_names() {
+fn only_an_initiator_with_the_secret_gets_in_and_all_see_names() {
     if !is_installed("iscsi-inq") || !is_installed("iscsi-ls") {
         return;
     }

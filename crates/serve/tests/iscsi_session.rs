@@ -5,7 +5,7 @@ use plimsoll_engine::RECORDER_EVENTS_DEFAULT;
 use plimsoll_engine::backend::Volume;
 use plimsoll_protocols::iscsi::parameters::DATA_BYTES_MAX;
 use plimsoll_protocols::iscsi::pdu::{Header, NO_TAG, encode, opcode};
-use plimsoll_serve::iscsi::connection::COMMANDS_MAX;
+use plimsoll_serve::iscsi::COMMANDS_MAX;
 use plimsoll_testkit::iscsi::Portal;
 use plimsoll_testkit::iscsi::initiator::Initiator;
 use plimsoll_testkit::{encrypted_config, file_config, memory, pause, profile};
@@ -137,7 +137,7 @@ fn a_new_session_of_the_same_port_takes_the_old_ones_place() {
 }
 
 #[test]
-fn a_reset_ends_what_waits_for_data_and_everybody_hears_of_it() {
+fn a_reset_ends_what_waits_for_data_and_all_sessions_hear_of_it() {
     let portal = portal();
     let mut initiator = Initiator::log_in(&portal, "memory", 1, &[("ImmediateData", "No")]);
     let mut other = Initiator::log_in(&portal, "memory", 2, &[]);
@@ -203,7 +203,7 @@ fn an_initiator_may_have_room_for_as_much_as_it_can_say() {
 /// Planted break that was seen red: a turn of the engine ends when nothing more comes of it.
 /// Promise: volume-turns.
 #[test]
-fn a_verification_of_a_whole_volume_holds_up_nobody_and_can_be_aborted() {
+fn a_verification_of_a_whole_volume_holds_up_no_session_and_can_be_aborted() {
     // What was never written takes no memory, and is verified in some ten seconds.
     const LARGE_BYTES: u64 = 1 << 40;
     let device = DeviceProfile { capacity_bytes: LARGE_BYTES, ..profile() };
@@ -233,7 +233,7 @@ fn a_verification_of_a_whole_volume_holds_up_nobody_and_can_be_aborted() {
 /// Broken on purpose and seen red: answers are sent together whatever their buffers are.
 /// Promise: iscsi-window.
 #[test]
-fn who_asks_for_more_as_soon_as_an_answer_has_come_finds_room_for_it() {
+fn a_client_that_asks_for_more_as_soon_as_an_answer_has_come_finds_room_for_it() {
     const READ_BYTES: u32 = 1 << 20;
     const COMMANDS: u32 = 200;
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -236,7 +236,7 @@ fn a_client_can_wait_for_an_answer_or_for_the_end_of_a_time() {
 /// A server that takes nothing more until its reply was received. Red if a client that waits sends first and receives
 /// then.
 #[test]
-fn who_has_more_to_send_than_the_server_takes_receives_meanwhile() {
+fn a_client_with_more_to_send_than_the_server_takes_receives_meanwhile() {
     const DEPTH: u32 = 256;
     const BYTES: usize = 64 * 1024;
     let (near, mut far) = UnixStream::pair().unwrap();

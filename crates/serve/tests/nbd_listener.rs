@@ -39,15 +39,13 @@ fn serve(address: &Address, options: ListenerOptions) -> (Serving, SharedExports
     exports.add(export).unwrap();
     let (peers, peers_seen) = channel();
     let content = memory.clone();
-    let serving = Listener::bind(address, options)
-        .unwrap()
-        .serve(exports.clone(), move |socket, negotiated, peer| {
-            let _ = peers.send(peer);
-            let content = content.clone();
-            std::thread::spawn(move || serve_memory(socket, &negotiated, &content));
-        })
-        .unwrap();
-    (serving, exports, memory, peers_seen)
+    let listener = Listener::bind(address, options).unwrap();
+    let serving = plimsoll_serve::nbd::serve(listener, exports.clone(), move |socket, negotiated, peer| {
+        let _ = peers.send(peer);
+        let content = content.clone();
+        std::thread::spawn(move || serve_memory(socket, &negotiated, &content));
+    });
+    (serving.unwrap(), exports, memory, peers_seen)
 }
 
 fn named(name: &str) -> ClientOptions {
@@ -204,7 +202,7 @@ fn silent_clients_are_cut_off_at_the_deadline() {
 }
 
 #[test]
-fn silent_clients_keep_nobody_out() {
+fn silent_clients_keep_no_other_out() {
     let directory = TempDir::new().unwrap();
     let options =
         ListenerOptions { handshakes_max: 2, handshake_time_max: Span::from_secs(3600), ..ListenerOptions::default() };

@@ -8,8 +8,7 @@ use plimsoll_engine::backend::{Backing, Volume, VolumeConfig, VolumeInfo};
 use plimsoll_executor::{Executor, ExecutorConfig, Rules};
 use plimsoll_protocols::nbd::{Command, CommandFlags, Errno, ExportInfo, Negotiated};
 use plimsoll_serve::nbd::client::ClientOptions;
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Client, NbdConnection};
+use plimsoll_serve::nbd::{Client, NbdConnection, export_info};
 use plimsoll_testkit::{BLOCK, Random, Served, answered, file_config, memory, profile, session};
 use programs::{is_installed, run};
 use std::os::unix::net::UnixStream;
@@ -167,7 +166,7 @@ fn a_whole_block_written_beside_a_part_of_it_stays_written() {
 
 /// Promise: nbd-any-bytes.
 #[test]
-fn whoever_goes_in_the_middle_leaves_no_claim() {
+fn a_client_that_goes_in_the_middle_leaves_no_claim() {
     let (served, volume) = compressed();
     let mut other = unasked(&served, &volume, 1, true);
     for round in 0..40u8 {

@@ -10,8 +10,7 @@ use plimsoll_protocols::nbd::wire::{REQUEST_BYTES, SIMPLE_REPLY_BYTES, simple_re
 use plimsoll_protocols::nbd::{Command as NbdCommand, CommandFlags, Errno, Request, SharedExports};
 use plimsoll_serve::connection::ListenerOptions;
 use plimsoll_serve::nbd::client::ClientOptions;
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection};
+use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection, export_info, serve};
 use plimsoll_testkit::{PATIENCE, Random, Served, file_config, memory, pause, session};
 use programs::{LoopDevice, is_installed, run, succeed};
 use std::io::{Read, Write};
@@ -153,7 +152,7 @@ fn nbdinfo_finds_a_volume_over_tcp() {
     served.engine.add_volume(volume).unwrap();
     let engine = served.engine.clone();
     let listener = Listener::bind(&"tcp:127.0.0.1:0".parse().unwrap(), ListenerOptions::default()).unwrap();
-    let serving = listener.serve(exports, move |socket, negotiated, _| {
+    let serving = serve(listener, exports, move |socket, negotiated, _| {
         let volume = negotiated.export.name.clone();
         engine.attach(&volume, session("client"), Box::new(NbdConnection::new(socket, negotiated))).unwrap();
     });

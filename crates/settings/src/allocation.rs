@@ -12,7 +12,7 @@ pub const RESERVE: Key<Quantity<Rate>> = Key {
     name: "reserve",
     form: Quantity { allowed: "a rate such as \"45 runs/s\", \"10MB/s\" or \"30%\"", is_allowed: |_| true },
     absent: Absent::Words("none"),
-    help: "the rate that it gets however the others behave",
+    help: "the rate that it gets whatever other accounts do",
 };
 /// The rate that an account never exceeds.
 pub const LIMIT: Key<Quantity<Rate>> = Key {

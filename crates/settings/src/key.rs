@@ -1,9 +1,9 @@
 //! A key of a section, described once: reading, messages and the page of the configuration take it from here.
 //!
-//! A [`Key`] is a constant beside the code that reads it: its name, its form (type, unit and what is allowed), what
-//! holds where the section leaves it out, and a sentence of help. Each form reads in its own way ([`forms`]). A
-//! [`KeyTable`] lists the keys of one section. A section inside another is a key itself, and its form names its table.
-//! So the table of the whole file leads to every key of it.
+//! A [`Key`] is a constant beside the code that reads it. It has a name, a form (type, unit and allowed values), a
+//! default, and a sentence of help. Each form reads in its own way ([`forms`]). A [`KeyTable`] lists the keys of one
+//! section. A section inside another is a key itself, and its form names its table. So the table of the whole file
+//! leads to every key of it.
 //!
 //! A section that was opened through its table knows the keys of the table and no others. The list in a message on an
 //! unknown key is the table. Where tests run, a key that is read and not described, or described and not read, ends
@@ -26,7 +26,7 @@ pub struct Key<F: Form> {
     pub form: F,
     /// What holds where the section has no such key.
     pub absent: Absent<F::Value>,
-    /// What the key does, in a sentence of Markdown that begins with a small letter and has no full stop at its end.
+    /// The help for the key, a sentence of Markdown that begins with a small letter and has no full stop at its end.
     pub help: &'static str,
 }
 
@@ -165,6 +165,25 @@ impl KeyTable {
     }
 }
 
+/// Lists of keys as one, for a table with keys from elsewhere. `N` is how many keys they have together.
+///
+/// # Panics
+/// If `N` is another number, where the table is compiled.
+pub const fn joined<const N: usize>(lists: &[&[&'static dyn Described]]) -> [&'static dyn Described; N] {
+    let mut keys = [lists[0][0]; N];
+    let (mut list, mut count) = (0, 0);
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            keys[count] = lists[list][at];
+            (at, count) = (at + 1, count + 1);
+        }
+        list += 1;
+    }
+    assert!(count == N, "a key is missing");
+    keys
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,6 +250,13 @@ mod tests {
         assert_eq!(said(&SECTION).2, Some(Err("nothing")));
         let paths: Vec<_> = FILE.with_inner().iter().map(|table| table.path).collect();
         assert_eq!(paths, ["", "inner"]);
+    }
+
+    /// Planted break: each list begins at the first place, and the constant does not compile.
+    #[test]
+    fn joined_lists_keep_their_order() {
+        const KEYS: [&dyn Described; 3] = joined(&[&[&COUNT], &[], &[&NAME, &SECTION]]);
+        assert_eq!(KEYS.map(|key| key.name()), ["count", "name", "inner"]);
     }
 
     /// Planted break, seen red: `finish` compares nothing.

@@ -1,5 +1,5 @@
-//! Reading TOML for people: one run finds every mistake of a file, and each message is one line that names the place,
-//! what was found and what is allowed: `FILE:LINE: KEY: got X, allowed Y`.
+//! Reads TOML for people. One run finds every mistake of a file, and each message is one line with the place, the value
+//! and the allowed values: `FILE:LINE: KEY: got X, allowed Y`.
 //!
 //! A file is parsed into tables that keep the place of every key ([`syntax`]). A [`Section`] is asked for its keys one
 //! by one. A key that is not asked for is an unknown key. The configuration of the daemon and the scenarios of the

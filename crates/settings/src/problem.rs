@@ -37,7 +37,7 @@ pub struct ConfigurationError {
     pub problems: Vec<Problem>,
 }
 
-/// Where a section of the file and its keys stand, so that a later check that finds a fault can name the line.
+/// Place of a section and its keys in the file, so that a later check that finds a fault can name the line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The section's dotted key, as `pool.web`; empty for the file itself.

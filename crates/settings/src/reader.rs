@@ -1,7 +1,7 @@
 //! Reads one table of the file key by key. A key that is not asked for is an unknown key.
 //!
-//! Every getter answers `None` both where the key is missing and where its value is wrong; in the second case it has
-//! said so in `problems`. So the caller goes on, and one run finds all errors of a file.
+//! Every getter answers `None` both for a missing key and for a wrong value. In the second case it has added the
+//! mistake to `problems`. So the caller continues, and one run finds all errors of a file.
 
 use crate::problem::{Place, Problem, quoted};
 use crate::suggest;
@@ -74,7 +74,7 @@ impl<'t> Section<'t> {
         Section { description: Some(Description { keys, required }), ..self }
     }
 
-    /// Where it stands.
+    /// The section's place in the file.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -109,7 +109,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// A text that `read` understands; what it answers otherwise is what is allowed.
+    /// A text that `read` parses. Its error is the allowed values.
     pub fn read<T>(
         &mut self,
         key: &'static str,

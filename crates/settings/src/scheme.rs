@@ -1,8 +1,8 @@
 //! Schemes of classes: what the 32 classes are called, which are kept longest, and which may enter a cache.
 //!
 //! A scheme is a TOML file with a table `[class.NAME]` for each class. It may include others, those of this repository
-//! (`classes/*.toml`, which are built in) by name and a site's own by path, and then says only what is different or
-//! new:
+//! (`classes/*.toml`, which are built in) by name and a site's own by path. Then it has only the differences and
+//! additions:
 //!
 //! ```toml
 //! include = ["ext4", "postgresql"]

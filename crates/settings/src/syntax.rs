@@ -17,15 +17,15 @@ pub fn parse<'t>(text: &'t str, lines: &LineIndex, problems: &mut Vec<Problem>) 
     parse_past(&[DUPLICATE], text, lines, problems)
 }
 
-/// The same, where a text without quotation marks, such as `size = 10GiB`, is reported and stands in the table as if it
-/// had some: the rest of the file is what it was meant to be. What else is wrong with such a value is [left
-/// out](without_follow_ups).
+/// The same, but a text without quotation marks, such as `size = 10GiB`, is reported and stands in the table as if it
+/// had some. So the rest of the file keeps its meaning. What else is wrong with such a value is
+/// [left out](without_follow_ups).
 pub fn parse_past_unquoted<'t>(text: &'t str, lines: &LineIndex, problems: &mut Vec<Problem>) -> (DeTable<'t>, bool) {
     parse_past(&[DUPLICATE, UNQUOTED], text, lines, problems)
 }
 
-/// Takes out of what was found since the first `syntax` problems, which are those of the syntax, what stands in a line
-/// of one of them: one mistake makes one message.
+/// Removes later problems in a line with one of the first `syntax` problems, which are those of the syntax: one mistake
+/// makes one message.
 pub fn without_follow_ups(syntax: usize, problems: &mut Vec<Problem>) {
     let is_syntax = |problem: &&Problem| problem.key == FILE;
     let lines: Vec<usize> = problems[..syntax].iter().filter(is_syntax).map(|problem| problem.line).collect();

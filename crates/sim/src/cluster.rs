@@ -1,17 +1,17 @@
-//! A cluster of datanodes, as HDFS has it: each block of a file goes down a pipeline of nodes, packet by packet.
+//! A cluster of datanodes as in HDFS: each block of a file goes through a pipeline of nodes, packet by packet.
 //!
 //! ```text
-//!   client --packets--> node 4 --packets--> node 0 --packets--> node 6          (nodes chosen by chance for each block)
-//!      ^                  | append            | append            | append      (in the writer's account on each)
+//!   client --packets--> node 4 --packets--> node 0 --packets--> node 6       (nodes by chance for each block)
+//!      ^                  | append            | append            | append   (in the writer's account on each)
 //!      +---- acknowledged when all of them have it <--------------+
 //! ```
 //!
-//! The request that opens a block carries the writer's account, and each node hands it on: so each node's scheduler
-//! charges the writes to the account that they are for, though a server makes them (split-level paper, section 7.3).
+//! The request that opens a block carries the writer's account, and each node hands it on. So each node's scheduler
+//! charges the writes to their account, though a server makes them (split-level paper, section 7.3).
 //!
 //! The complication: a node that holds its writer back (no tokens left, too many dirty pages) stops receiving. Buffers
-//! between the nodes fill, then the client's window, and the whole pipeline has the rate of its slowest node, while the
-//! others' tokens go unused. That is what the paper's figure 21 is about.
+//! between the nodes fill, then the client's window. Then the whole pipeline has the rate of its slowest node, while
+//! the others' tokens are unused. The paper's figure 21 shows that.
 //!
 //! As in HDFS: a node passes a packet on before it writes it (`BlockReceiver.receivePacket`). Data goes into the page
 //! cache and is not synced at a block's end (`dfs.datanode.synconclose` = false). The next block begins when the last
@@ -32,7 +32,7 @@ use std::rc::Rc;
 
 /// Packets that a client sends ahead of their acknowledgement (HDFS `dfs.client.write.max-packets-in-flight` = 80).
 const PACKETS_IN_FLIGHT_MAX: u64 = 80;
-/// Bytes in the buffers of a connection: what the sender keeps and what the receiver keeps, 128 KiB each (HDFS
+/// Bytes in the buffers of a connection: 128 KiB at the sender and at the receiver each (HDFS
 /// `dfs.datanode.transfer.socket.{send,recv}.buffer.size` = 131072).
 const SOCKET_BYTES: u64 = 2 * 128 * 1024;
 /// The name under which a node's writers keep their figures.

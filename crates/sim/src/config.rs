@@ -32,11 +32,11 @@ pub struct MachineConfig {
     pub dirty_writeback_interval: Span,
     /// Whether the kernel writes dirty pages by itself; off where a scheduler owns writeback (split-level paper, 4.2).
     pub has_flusher: bool,
-    /// Whether a page must not change while it is written (Linux 3.0 to 3.8 for all devices; since then only where the
-    /// device asks for it).
+    /// Whether a page must not change while it is written (Linux 3.0 to 3.8 for all devices; later only for devices
+    /// that ask for it).
     pub has_stable_pages: bool,
-    /// Bytes of memory that a write takes and dirties in one piece (a folio), a power of two and at least a page: a
-    /// page in older kernels; 2 MiB in XFS since Linux 5.18 and in ext4 since 6.16 (`mapping_max_folio_size`).
+    /// Bytes of memory that a write takes and dirties in one piece (a folio), a power of two and at least a page. It is
+    /// a page in older kernels; 2 MiB in XFS since Linux 5.18 and in ext4 since 6.16 (`mapping_max_folio_size`).
     pub folio_bytes_max: u64,
     /// Read-ahead at the most, bytes (`read_ahead_kb`); 0 for none.
     pub read_ahead_bytes: u64,
@@ -57,7 +57,7 @@ pub struct KernelAccounts {
     pub journal: AccountId,
 }
 
-/// Processor time, measured on a machine of 2020s make (a cached rewrite of 4 KiB on ext4 takes 1.3 us); the paper's
+/// Processor time, measured on a machine of the 2020s (a cached rewrite of 4 KiB on ext4 takes 1.3 us). The paper's
 /// cores at 1.4 GHz take about three times as long.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuCosts {

@@ -8,10 +8,10 @@
 //!                         page cache -> file system -> scheduler -> device
 //! ```
 //!
-//! The guest is a machine like any other; only its device is not a model but a queue that threads of the host serve, as
-//! QEMU's thread pool does for a virtio disk with a raw image. So the host's scheduler sees what the guest asks of its
-//! disk in the name of one account, whichever process of the guest asked, and throttles the guest as a whole
-//! (split-level paper, section 7.2).
+//! The guest is a machine like any other, except for its device. That is a queue that threads of the host serve, as
+//! QEMU's thread pool does for a virtio disk with a raw image. So the host's scheduler sees the guest's requests to its
+//! disk under one account, whichever process of the guest asked. It throttles the guest as a whole (split-level paper,
+//! section 7.2).
 //!
 //! The rule of durability: a flush completes when `fdatasync` of the image has returned, a forced write when it and an
 //! `fdatasync` behind it have. So what the guest's file system thinks is durable is durable on the host's device.
@@ -20,11 +20,11 @@
 //! only when time is moved. What is done is kept with its time, and the device's next completion is then the present
 //! instant.
 
+use crate::calls::file::File;
 use crate::calls::names::NameError;
 use crate::executor::Executor;
 use crate::executor::wait::WaitQueue;
 use crate::machine::Machine;
-use crate::process::File;
 use plimsoll_core::{AccountId, DeviceProfile, Operation, Time};
 use plimsoll_devices::{DeviceModel, DeviceRequest, Finished};
 use std::cell::{Cell, RefCell};

@@ -11,9 +11,9 @@
 //!   device model (`plimsoll_devices`)
 //! ```
 //!
-//! Everything runs on one thread in virtual time ([`executor`]) and follows from the programs and one seed, so a run is
-//! the same on every machine, and a number stands for it ([`Simulation::trace_hash`]). At the end of every run the
-//! layers are balanced: what came in went out or is inside, and Little's law holds to the nanosecond.
+//! Everything runs on one thread in virtual time ([`executor`]) and follows from the programs and one seed. So a run is
+//! the same on every machine, and has a hash ([`Simulation::trace_hash`]). At the end of every run the layers are
+//! balanced: what came in went out or is inside, and Little's law holds to the nanosecond.
 //!
 //! Every modelling decision stands with its source in `docs/simulator.md`.
 
@@ -39,7 +39,8 @@ pub mod trace;
 pub mod workload;
 pub mod writeback;
 
+pub use calls::file::File;
 pub use config::MachineConfig;
 pub use machine::Machine;
-pub use process::{Bytes, File, Process};
+pub use process::{Bytes, Process};
 pub use simulation::Simulation;

@@ -1,12 +1,12 @@
 //! Network cards and a switch between them, and streams that go through it.
 //!
-//! Each card sends at its rate and receives at its rate, one thing after the other in the order in which they come; the
-//! switch between them is never full. A piece of `n` bytes alone takes `latency + n / rate`: its first bit arrives
-//! after the latency, while the rest is still being sent.
+//! Each card sends at its rate and receives at its rate, one piece after the other in order of arrival. The switch
+//! between them is never full. A piece of `n` bytes alone takes `latency + n / rate`: its first bit arrives after the
+//! latency, while the rest is still being sent.
 //!
-//! A [`Stream`] is TCP as far as it matters to storage: what was sent arrives once, in order, and a receiver that does
-//! not receive holds up the sender, because only so many pieces fit into the buffers between them. Left out: loss, slow
-//! start, acknowledgements' own bandwidth, headers.
+//! A [`Stream`] is TCP as far as it matters to storage: sent bytes arrive once, in order. A receiver that does not
+//! receive holds up the sender, because few pieces fit into the buffers between them. Left out: loss, slow start,
+//! acknowledgements' own bandwidth, headers.
 
 use crate::executor::Executor;
 use crate::executor::wait::{Semaphore, WaitQueue};
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_receive_holds_up_who_sends() {
+    fn a_client_that_does_not_receive_holds_up_its_sender() {
         let network = Rc::new(Network::new(Rc::default(), 2, CONFIG));
         let (stream, sent) = (Stream::new(network.clone(), 0, 1, 4), Rc::new(Cell::new(0)));
         let (sender, count) = (stream.clone(), sent.clone());

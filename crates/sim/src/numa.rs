@@ -1,16 +1,16 @@
-//! What a lock costs that threads on several NUMA nodes share: the throttling layer of Linux before and after WDT.
+//! Cost of a lock shared by threads on several NUMA nodes: Linux's throttling layer before and after WDT.
 //!
-//! **Intuition.** A line of memory that was written elsewhere has to come from there, and from another node it takes
-//! three times as long as from a core beside. Under a lock such journeys happen one after the other, so they bound what
-//! all cores together can do. **Rule.** A thread keeps the lock for
+//! **Intuition.** A line of memory that was written elsewhere has to come from there. From another node it takes three
+//! times as long as from a core beside. Under a lock such journeys happen one after the other, so they bound what all
+//! cores together can do. **Rule.** A thread keeps the lock for
 //!
 //! ```text
 //!   work + lines x journey(from the one that had it last) + a far journey for each other node on which a thread waits
 //! ```
 //!
-//! The last is the price of spinning: a ticket lock, as Linux had until 4.1, is read by all that wait, so each
-//! hand-over calls the line to each of their nodes. **Complication.** None: first come, first served; a thread that
-//! waits for a lock uses its core meanwhile, and sends nothing else.
+//! The last is the price of spinning. All waiters read a ticket lock, as Linux had until 4.1, so each hand-over calls
+//! the line to each of their nodes. **Complication.** None: first come, first served; a thread that waits for a lock
+//! uses its core meanwhile, and sends nothing else.
 //!
 //! Whether all containers share one lock (Linux 4.0: that of the request queue) or each has its own (WDT, section 3.5)
 //! is all that differs.
@@ -22,9 +22,9 @@ use std::cell::{Cell, RefCell};
 
 /// Nodes at the most: those of the WDT paper's machine (section 2).
 pub const NODES_MAX: usize = 4;
-/// Changing a line that another core of the node, or one of another node, has changed: 120 and 324 cycles at 2.13 GHz,
-/// as commonly quoted for Xeons of that kind from David and others, "Everything you always wanted to know about
-/// synchronization" (SOSP 2013, table 2); the paper was not at hand.
+/// Time to change a line that another core of the node, or one of another node, has changed: 120 and 324 cycles at 2.13
+/// GHz. The numbers are as commonly quoted for Xeons of that kind from David and others, "Everything you always wanted
+/// to know about synchronization" (SOSP 2013, table 2). The paper was not at hand.
 const NEAR_JOURNEY: Span = Span::from_nanos(56);
 const FAR_JOURNEY: Span = Span::from_nanos(152);
 /// What is done under the lock, all lines at hand. Assumed: some hundred instructions.

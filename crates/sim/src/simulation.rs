@@ -69,8 +69,8 @@ impl Simulation {
     /// Runs until `end`, or until nothing happens any more before that.
     ///
     /// # Panics
-    /// If anything was lost on its way through a layer, or Little's law does not hold in a block layer; if a great many
-    /// steps are taken and no time passes.
+    /// If anything was lost on its way through a layer, or Little's law does not hold in a block layer. Also if a great
+    /// many steps are taken and no time passes.
     pub fn run_until(&mut self, end: Time) {
         loop {
             self.step();
@@ -149,8 +149,8 @@ impl Simulation {
         self.machines.iter().map(|machine| machine.statistics.running()).sum()
     }
 
-    /// The number that stands for the run so far: the same on every machine for the same programs and seeds. That of
-    /// one simulated machine is its trace's; those of several are folded in the order in which they were added.
+    /// A hash of the run so far: the same on every machine for the same programs and seeds. That of one simulated
+    /// machine is its trace's; those of several are folded in the order in which they were added.
     pub fn trace_hash(&self) -> u64 {
         let hashes = self.machines.iter().map(|machine| machine.trace.hash());
         hashes.reduce(mixed).expect("there is a first machine")

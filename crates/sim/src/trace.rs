@@ -1,7 +1,7 @@
-//! One number that stands for everything that happened in a run: two runs with the same number took the same course.
+//! A hash of everything that happened in a run: two runs with the same hash took the same course.
 //!
-//! Each event is folded in as a few 64-bit words; each word is XORed in, multiplied by an odd constant and shifted
-//! down, in wrapping arithmetic, so that the number is the same on every machine.
+//! Each event is folded in as a few 64-bit words. Each word is XORed in, multiplied by an odd constant and shifted
+//! down, in wrapping arithmetic. So the hash is the same on every machine.
 
 use plimsoll_core::Time;
 use std::cell::Cell;

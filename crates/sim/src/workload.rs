@@ -38,7 +38,7 @@ pub enum Arrivals {
 pub struct Workload {
     /// The session that it runs in.
     pub session: AccountId,
-    /// Where it goes.
+    /// Destination of the requests.
     pub places: Places,
     /// Bytes of a request.
     pub length: u32,

@@ -18,7 +18,8 @@
 /* Pointers to pages of anonymous memory are marked in their low bits. */
 #define MAPPING_FLAGS 3
 
-/* A walk through a bio, in memory of its CPU: programs that run before a request is queued are not interrupted by another. */
+/* A walk through a bio, in memory of its CPU: programs that run before a request is queued are not interrupted by
+ * another. */
 struct bio_walk {
 	struct bio_vec *vectors;
 	struct bio_vec vector;
@@ -150,7 +151,8 @@ static __noinline void charge_run(struct bio_walk *walk)
 	walk->run_bytes = 0;
 }
 
-/* A page of a file is written: the accounts that dirtied it. It is clean from now on, unless a task dirties it again. */
+/* A page of a file is written: the accounts that dirtied it. It is clean from now on, unless a task dirties it
+ * again. */
 static __always_inline __u64 take_page(struct bio_walk *walk, struct folio *folio, __u64 index)
 {
 	struct page_key page = { .inode = walk->key, .index = index };

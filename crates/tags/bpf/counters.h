@@ -1,4 +1,5 @@
-/* The books of each account. What several have caused is divided among them, so that the sums are those of the device. */
+/* The books of each account. What several have caused is divided among them, so that the sums are those of the
+ * device. */
 #ifndef PLIMSOLL_COUNTERS_H
 #define PLIMSOLL_COUNTERS_H
 

@@ -13,7 +13,8 @@
 #define PF_KTHREAD 0x00200000
 /* What a task remembers is valid for good: it is exiting, and its registration is gone. */
 #define GENERATION_LAST (~0ULL)
-/* So many levels are looked at from a task's cgroup upwards; of a deeper one so many uppermost ones, too, where tenants are registered. */
+/* So many levels are looked at from a task's cgroup upwards; of a deeper one so many uppermost ones, too, where tenants
+ * are registered. */
 #define LEVELS_MAX 128
 #define UPPERMOST_MAX 16
 #define HIERARCHIES_MAX 16
@@ -187,7 +188,8 @@ static __noinline __u64 resolve(struct task_struct *task)
 	return 1ULL << (account & 63);
 }
 
-/* The accounts that the task acts for: its own, or for a kernel thread those that it works for; 0 if that is not known. */
+/* The accounts that the task acts for: its own, or for a kernel thread those that it works for; 0 if that is not
+ * known. */
 static __always_inline __u64 causes_of(struct task_struct *task, struct actor *actor)
 {
 	if (is_kernel_thread(task))

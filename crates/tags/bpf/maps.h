@@ -43,14 +43,14 @@ struct block {
 	} NAME SEC(".maps")
 
 TABLE(inodes, LRU_HASH, __u64, __u64);                   /* recent writers of a file */
-TABLE(metadata, LRU_HASH, __u64, struct block);          /* blocks of metadata: of ext4 4 KiB, of XFS buffers by their first sector */
-TABLE(checkpoints, LRU_HASH, __u64, __u64);              /* XFS: mount and sequence of the committed item list: causes */
+TABLE(metadata, LRU_HASH, __u64, struct block);          /* metadata: blocks of ext4, XFS buffers by first sector */
+TABLE(checkpoints, LRU_HASH, __u64, __u64);              /* XFS: causes by mount and sequence of a committed list */
 TABLE(threads, HASH, __u32, struct registration);
 TABLE(processes, HASH, __u32, struct registration);
 TABLE(cgroups, HASH, struct group, struct registration);
 TABLE(owners, ARRAY, __u32, struct owner);
 TABLE(layouts, ARRAY, __u32, struct layout);
-TABLE(inode_tables, ARRAY, __u32, __u64);                /* ext4: byte at which each group's inodes begin, 0 if not known */
+TABLE(inode_tables, ARRAY, __u32, __u64);                /* ext4: first byte of each group's inodes, 0: not known */
 TABLE(flows, HASH, struct flow_key, __u64);
 TABLE(counts, PERCPU_ARRAY, __u32, struct counters);
 

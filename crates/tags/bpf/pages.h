@@ -191,7 +191,8 @@ static long mark_next(__u32 number, void *nothing)
 	return 0;
 }
 
-/* Enters `causes` for pages from `first` on, of a `join` only for those that are dirty; gives back how many were clean. */
+/* Enters `causes` for pages from `first` on, of a `join` only for those that are dirty; gives back how many were
+ * clean. */
 static __noinline __u64 mark_many(struct page_key *first, __u64 pages, __u64 causes, bool is_join)
 {
 	struct page_walk *walk = page_walk();
@@ -218,7 +219,8 @@ static __always_inline __u64 mark_and_tell(__u64 inode, __u64 first, __u64 pages
 	return !before;
 }
 
-/* Enters `causes` for pages from `first` on, and into the books. Of a write that is told of in parts these are no longer unmarked. */
+/* Enters `causes` for pages from `first` on, and into the books. Of a write that is told of in parts these are no
+ * longer unmarked. */
 static __always_inline void mark_pages(struct actor *actor, __u64 inode, __u64 first, __u64 pages, __u64 causes)
 {
 	__u64 fresh = mark_and_tell(inode, first, pages, causes, false);

@@ -17,7 +17,8 @@
 #define COUNTERS_UNKNOWN 63
 #define COUNTERS 64
 
-/* The classes of a file system's blocks, by their numbers in the schemes `ext4`, `xfs` and `postgresql-on-ext4` (classes/). */
+/* The classes of a file system's blocks, by their numbers in the schemes `ext4`, `xfs` and `postgresql-on-ext4`
+ * (classes/). */
 enum block_class {
 	CLASS_UNKNOWN = 0,
 	CLASS_SUPERBLOCK = 1,
@@ -63,7 +64,7 @@ struct settings {
 struct state {
 	__u64 generation;           /* counts changes of registrations: what a task remembers of itself is then stale */
 	__u64 free_accounts;        /* bits that no account has */
-	__u64 ended_accounts;       /* bits that mean no account any more, and that something may still carry or be registered as */
+	__u64 ended_accounts;       /* bits that mean no account any more, and that something may still carry */
 	__u64 cgroups;              /* registered cgroups */
 	__u64 inode_epoch;          /* counts sets of inodes that were dropped */
 	__u64 sweeps;               /* counts sweeps: each forgets the accounts that kernel threads worked for before */

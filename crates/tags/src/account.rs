@@ -1,9 +1,9 @@
 //! Accounts, to which I/O is charged, and the account of each task.
 //!
 //! An account is one bit of a mask of causes, so there are 62 at once. Number 0 is **others**: every process that is
-//! registered nowhere. A thread's registration goes before its process's, and that before its cgroup's; children
-//! inherit at fork what their creator was registered as, and keep it over exec and setuid. What a process is registered
-//! as holds for it and for what it forks from then on, not for the children that it has.
+//! registered nowhere. A thread's registration takes precedence over its process's, and that over its cgroup's.
+//! Children inherit the registration of their creator at fork, and keep it over exec and setuid. What a process is
+//! registered as holds for it and for what it forks from then on, not for the children that it has.
 //!
 //! When an account has ended, its registrations mean no account from that moment on, and are taken out of the
 //! tables later ([`AccountsOf::unregister`]). Pages that it dirtied may still wait to be written. Its number is used
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct AccountInfo {
     /// Its number: the bit in masks of causes.
     pub account: AccountId,
-    /// What it was opened as; of an account that a process got by itself, the process's name then.
+    /// The name it was opened with; of an account that a process got by itself, the process's name then.
     pub name: String,
     /// The process that it was opened for by itself.
     pub process: Option<u32>,
@@ -127,8 +127,8 @@ impl AccountsOf<'_> {
         Ok(())
     }
 
-    /// Makes all in the cgroup with directory `path` and below part of `account`: version 2, or any hierarchy of
-    /// version 1 that has controllers.
+    /// Registers the cgroup with directory `path`, and all below it, as `account`: version 2, or any hierarchy of
+    /// version 1 with controllers.
     ///
     /// # Errors
     /// [`TagsError::Nobody`] if that is not the directory of such a cgroup, [`TagsError::NotOpen`] if there is no such
@@ -163,8 +163,8 @@ impl AccountsOf<'_> {
         self.word(offset_of!(State, generation)).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends `account`: a process that was registered as it belongs to the others, or to what else it is registered as
-    /// (without the programs, once it is [taken out](Self::unregister)). The number comes free in a later
+    /// Ends `account`. Its registered processes then belong to their other registration or to the others (without the
+    /// programs, once [`unregister`](Self::unregister) has removed them). The number comes free in a later
     /// [`recycle`](Self::recycle). O(1).
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl AccountsOf<'_> {
         Ok(())
     }
 
-    /// Takes out the registrations of ended accounts that a [survey](Survey::registrations) found; a task that is
+    /// Removes the registrations of ended accounts that a [survey](Survey::registrations) found. A task that is
     /// registered as another account by now stays. Returns how many were taken out. O(registrations that are given).
     ///
     /// # Errors
@@ -203,9 +203,9 @@ impl AccountsOf<'_> {
         Ok(count)
     }
 
-    /// Takes out what is registered as accounts that ended long enough ago, looks which of them are carried by nothing
-    /// any more, [frees](Self::free) their numbers, and gives back which they were. To be called every few seconds.
-    /// O(registrations, dirty pages and blocks of metadata), if one has ended.
+    /// Removes registrations of accounts that ended long enough ago. [Frees](Self::free) the numbers of those that
+    /// nothing carries any more, and answers them. To be called every few seconds. O(registrations, dirty pages and
+    /// blocks of metadata), if one has ended.
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses to look.
@@ -225,7 +225,7 @@ impl AccountsOf<'_> {
         self.free(ended & !survey.carried(ended)?)
     }
 
-    /// The accounts that ended long enough ago for their numbers to be used again, as a mask.
+    /// The mask of accounts that ended long enough ago for their numbers to be used again.
     pub fn ended(&mut self) -> u64 {
         let now = crate::now();
         let ended = self.word(offset_of!(State, ended_accounts)).load(Ordering::SeqCst);
@@ -236,8 +236,8 @@ impl AccountsOf<'_> {
         bits(ended).filter(is_due).fold(0, |due, account| due | 1 << account)
     }
 
-    /// Frees the numbers of accounts that have ended and that, since then, a survey has found neither
-    /// [registered](Survey::registrations) nor [carried](Survey::carried); gives back which they were.
+    /// Frees the numbers of ended accounts that a later survey has found neither [registered](Survey::registrations)
+    /// nor [carried](Survey::carried). Answers them.
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses to forget one.
@@ -313,7 +313,7 @@ fn bits(mask: u64) -> impl Iterator<Item = u32> {
 /// `PF_EXITING` of the kernel's `sched.h`: the thread is on its way out.
 const EXITING: u64 = 4;
 
-/// Whether no thread of a process will do anything more: all have ended, or are about to.
+/// Whether all threads of a process have ended, or are about to.
 fn is_ending(process: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return true };
     !threads.flatten().any(|thread| fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| !has_ended(&stat)))
@@ -335,7 +335,7 @@ mod tests {
 
     /// Planted break: its flags are not looked at, or another field.
     #[test]
-    fn whoever_is_about_to_end_is_known_by_state_or_flags() {
+    fn a_task_that_is_about_to_end_is_known_by_state_or_flags() {
         let stat = |state: &str, flags: u64| format!("42 (a) b (c)) {state} 1 42 42 0 -1 {flags} 0 0 0 0 0");
         let ended = [("R", 0), ("S", 4_194_304), ("Z", 0), ("X", 0), ("R", 4_194_308), ("D", 4)];
         assert_eq!(ended.map(|(state, flags)| has_ended(&stat(state, flags))), [false, false, true, true, true, true]);

@@ -2,8 +2,7 @@
 
 use libbpf_rs::query::ProgInfoIter;
 
-/// A BPF program of this machine, whichever program loaded it, with what it has done while `kernel.bpf_stats_enabled`
-/// was 1.
+/// A BPF program of this machine, from any loader, with its runs while `kernel.bpf_stats_enabled` was 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCost {
     /// Its name, of which the kernel keeps 15 letters.

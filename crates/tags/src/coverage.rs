@@ -13,8 +13,8 @@ pub struct Coverage {
     pub has_causes: bool,
     /// Whether the causes of metadata and journal are known; those of data always are.
     pub has_metadata: bool,
-    /// Whether a page that is dirty already and is written by another account has both as causes. Otherwise the first
-    /// account that dirtied it is its only cause.
+    /// Whether a dirty page that another account writes again has both as causes. Otherwise the first account that
+    /// dirtied it is its only cause.
     pub has_repeated_dirtying: bool,
     /// What will be unknown or less than exact, one sentence each.
     pub warnings: Vec<String>,
@@ -67,8 +67,8 @@ impl Coverage {
     pub(crate) fn of_submitters(file_system: FileSystem, why: &str) -> Coverage {
         let warnings = [
             why,
-            "I/O on other disks is charged too, journal and metadata to nobody, and all of it as sequential",
-            "what a child moves that loses its parent at once is nobody's, unless its cgroup is a tenant",
+            "I/O on other disks is charged too, journal and metadata to no account, and all of it as sequential",
+            "the I/O of a child that loses its parent at once is charged to no account, unless its cgroup is a tenant",
         ];
         let warnings = warnings.map(str::to_owned).to_vec();
         Coverage { file_system, has_causes: false, has_metadata: false, has_repeated_dirtying: false, warnings }

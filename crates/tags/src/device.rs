@@ -28,7 +28,7 @@ pub enum FileSystem {
     Xfs,
     /// btrfs.
     Btrfs,
-    /// Nothing that is known: another file system, none yet, or a program that uses the bare device.
+    /// Unknown: another file system, none yet, or a program that uses the bare device.
     Other,
 }
 
@@ -94,7 +94,7 @@ fn file_system(head: &[u8]) -> FileSystem {
     }
 }
 
-/// The superblock's device number where a mount of ours shows the device: by its number, or (btrfs) by its path.
+/// The superblock's device number, if a mount shows the device: by its number, or (btrfs) by its path.
 fn mounted(path: &Path, number: (u32, u32)) -> Option<u32> {
     let path = fs::canonicalize(path).ok()?;
     let table = crate::group::mounts().ok()?;

@@ -7,8 +7,8 @@ use thiserror::Error;
 /// Why tags were not loaded, or an account was not opened.
 #[derive(Debug, Error)]
 pub enum TagsError {
-    /// This machine, this user or this build cannot do it: not a fault. A caller that goes on without tags knows an I/O
-    /// by the thread that submitted it, and should say so.
+    /// This machine, this user or this build cannot do it: not a fault. A caller that continues without tags knows an
+    /// I/O by the thread that submitted it, and should say so.
     #[error("not run: {0}")]
     NotRun(String),
     /// The device cannot be used.

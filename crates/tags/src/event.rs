@@ -63,7 +63,7 @@ pub enum Event {
         class: Class,
         /// Whether a process waits for it, as the kernel says.
         is_sync: bool,
-        /// The inode of the file of its first block; 0 for what belongs to no file.
+        /// The inode of the file of its first block; 0 for a block of no file.
         inode: u64,
     },
     /// A part of a request, usually all of it, is done.
@@ -79,8 +79,8 @@ pub enum Event {
         /// `blk_status_t`: 0 went well.
         status: u8,
     },
-    /// A thread that is registered returned from one of the system calls that were asked for ([`Options::returns`]).
-    /// Where no program tells of it: by that time, the thread was in none of these calls that it had entered.
+    /// A registered thread returned from one of the system calls in [`Options::returns`]. Where no program tells of it:
+    /// by that time, the thread was in none of these calls that it had entered.
     ///
     /// [`Options::returns`]: crate::Options::returns
     Returned {

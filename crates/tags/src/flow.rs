@@ -1,8 +1,8 @@
 //! Which accounts caused which I/O, and which submitted it, for people to look at
 //! ([`Options::flows_max`](crate::Options::flows_max)).
 //!
-//! Counters tell what each account has caused in all. A flow says it in detail: the causes, the file, the class, the
-//! direction, and the task that handed it to the block layer, which for a buffered write is a thread of the kernel.
+//! Counters tell what each account has caused in all. A flow has the causes, the file, the class, the direction, and
+//! the task that handed it to the block layer. For a buffered write that task is a thread of the kernel.
 
 use crate::shared::{self, Plain};
 use plimsoll_core::Class;

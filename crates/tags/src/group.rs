@@ -1,4 +1,4 @@
-//! How the kernel names a cgroup: by hierarchy and number; and where those of a process are.
+//! The kernel's identification of a cgroup, by hierarchy and number, and the cgroups of a process.
 
 use crate::error::TagsError;
 use crate::shared::Group;
@@ -16,7 +16,7 @@ const CGROUP2_MAGIC: u64 = 0x6367_7270;
 const CGROUP1_MAGIC: u64 = 0x0027_e0eb;
 
 impl Group {
-    /// The cgroup with the directory `path`, of version 2 or of a hierarchy of version 1.
+    /// The cgroup with the directory `path`, of version 2 or a hierarchy of version 1.
     pub(crate) fn of(path: &Path) -> Result<Group, TagsError> {
         let nobody = || TagsError::Nobody { what: format!("cgroup {}", path.display()) };
         // The inode's number is the kernel's number of the cgroup on machines of 64 bits.
@@ -41,8 +41,8 @@ pub(crate) fn mounts() -> io::Result<MountTable> {
     fs::read(MOUNT_TABLE).map(|text| MountTable::parse(&text))
 }
 
-/// The directories of the cgroups that a process is in and that can be registered: version 2 first, then those of
-/// version 1 with controllers, as far as they are mounted. Empty if there is no such process.
+/// Directories of the mounted cgroups of a process that can be registered: version 2 first, then those of version 1
+/// with controllers. Empty if there is no such process.
 pub fn cgroups_of(process: u32) -> Vec<PathBuf> {
     let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
     let mounts = mounts().unwrap_or_default();
@@ -72,8 +72,8 @@ fn directories_of(groups: &str, mounts: &MountTable) -> Vec<PathBuf> {
     found.into_iter().map(|(_, directory)| directory).collect()
 }
 
-/// The number of the hierarchy of version 1 that is mounted above `path`: the mount says its controllers, and
-/// `/proc/self/cgroup` which hierarchy has them. `None` for one without controllers.
+/// Number of the hierarchy of version 1 that is mounted above `path`. The mount has its controllers, and
+/// `/proc/self/cgroup` the hierarchy of each. `None` for one without controllers.
 fn hierarchy_of(path: &Path, mounts: &MountTable, hierarchies: &str) -> Option<u64> {
     let above = mounts.iter().filter(|mount| mount.kind == "cgroup" && path.starts_with(&mount.target));
     let mount = above.max_by_key(|mount| mount.target.as_os_str().len())?;

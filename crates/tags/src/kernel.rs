@@ -1,7 +1,7 @@
 //! Loading and attaching the BPF programs, and their maps.
 //!
-//! Which programs a kernel can have is asked of its type information (BTF): each is for one tracepoint, and what has no
-//! such tracepoint (XFS not built in, a name that came later) is left out.
+//! The kernel's type information (BTF) tells which programs it can have. Each is for one tracepoint; one without its
+//! tracepoint (XFS not built in, a later name) is left out.
 
 mod batch;
 mod programs;
@@ -202,7 +202,7 @@ impl Source for Kernel {
     }
 }
 
-/// What the kernel says of a descriptor of ours under `name`.
+/// The kernel's value for a descriptor under `name`.
 fn described(descriptor: i32, name: &str) -> Result<u64, TagsError> {
     let path = format!("/proc/self/fdinfo/{descriptor}");
     let text = std::fs::read_to_string(&path).map_err(TagsError::file(path))?;
@@ -257,7 +257,8 @@ fn refused(action: &'static str) -> impl FnOnce(libbpf_rs::Error) -> TagsError {
     move |error| refused_with(action, &error, "")
 }
 
-/// The kernel's refusal. EPERM is what it says where BPF is not permitted; EACCES, what the verifier says of a program.
+/// The kernel's refusal. The kernel answers EPERM if BPF is not permitted, and the verifier EACCES if it refuses a
+/// program.
 fn refused_with(action: &'static str, error: &libbpf_rs::Error, words: &str) -> TagsError {
     let reason = format!("{error:#}");
     if reason.ends_with("(os error 1)") {

@@ -3,8 +3,8 @@
 //! A kernel thread submits a write and does not know which process wanted it. [`Tags`] loads BPF programs that watch a
 //! file system on one device. They enter with each page the accounts that dirtied it, and with each transaction of the
 //! journal the accounts that joined it. When a bio enters the block layer they write the causes and the class of each 4
-//! KiB into a table that the server of the device has mapped ([`TagTable`]). That is the cause tag of the split-level
-//! paper (section 3.2), without a patched kernel. How it works, what it covers and what it costs: `docs/tags.md`.
+//! KiB into a table. The server of the device has mapped it ([`TagTable`]). It is the cause tag of the split-level
+//! paper (section 3.2), without a patched kernel. `docs/tags.md` describes the design, the coverage and the costs.
 //!
 //! ```no_run
 //! use plimsoll_tags::{Options, Tags};
@@ -72,31 +72,32 @@ use std::sync::atomic::Ordering;
 /// How a device is tagged. The default suits a device with up to 1 GiB of dirty pages and 8 GiB of blocks in a window.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whether a process that is registered nowhere gets an account of its own; otherwise it belongs to the others.
+    /// Whether an unregistered process gets an account of its own; otherwise it belongs to the others.
     pub has_account_per_process: bool,
-    /// Pages that may be dirty at once, 43 to 86 bytes each: the table is a power of two. More of them are known by
-    /// their file's recent writers only.
+    /// Most dirty pages, 43 to 86 bytes each: the table is a power of two. More of them are known by their file's
+    /// recent writers only.
     pub dirty_pages_max: u32,
-    /// Processes that may be registered at once, and threads, 160 bytes for both. Those that find no room, because a
-    /// tenant forks without end, are others, and all that they start; but for those in a cgroup that is registered.
+    /// Processes that may be registered at once, and threads, 160 bytes for both. Processes without room, because a
+    /// tenant forks without end, count as others with all their children. The exception is a process in a registered
+    /// cgroup.
     pub tasks_max: u32,
-    /// Bytes of the table of tags at the most, 32 for each 4 KiB of the device, rounded to a power of two.
+    /// Most bytes of the table of tags, 32 for each 4 KiB of the device, rounded to a power of two.
     pub tag_bytes_max: u64,
     /// Bytes of the ring of single events; `None`: none are recorded.
     pub event_bytes: Option<u32>,
-    /// Whether requests are such events, too: that the disk's driver got one ([`Event::Issued`]), and that it is done
+    /// Whether requests are events, too: the disk's driver got one ([`Event::Issued`]), or it is done
     /// ([`Event::Completed`]).
     pub has_request_events: bool,
-    /// Flows that are told apart between two times that they are taken ([`Tags::take_flows`]), 80 bytes each; `None`:
-    /// none are counted.
+    /// Flows that are distinguished between two calls of [`Tags::take_flows`], 80 bytes each; `None`: flows are not
+    /// counted.
     pub flows_max: Option<u32>,
     /// Numbers of the system calls with an event for their return ([`Event::Returned`]), 0 to 511, while that is
-    /// [wanted](Tags::tell_returns).
+    /// [switched on](Tags::tell_returns).
     pub returns: Vec<u32>,
-    /// How long the number of an account that has ended is not used again, at the least. XFS may keep the changes of a
-    /// transaction in memory for 30 s.
+    /// Least time after which the number of an ended account is used again. XFS may keep the changes of a transaction
+    /// in memory for 30 s.
     pub recycle_after: Span,
-    /// Programs that are not attached, by their tracepoint's name: tests show with it that each is needed.
+    /// Programs that are not attached, by their tracepoint's name. Tests use it to show that each is needed.
     #[doc(hidden)]
     pub left_out: Vec<String>,
 }
@@ -125,7 +126,7 @@ pub struct Losses {
     pub entries: u64,
     /// Events in the ring: raise `event_bytes`, or fetch them more often.
     pub events: u64,
-    /// Processes and threads that were born to a registered one, and are others now: raise `tasks_max`.
+    /// Processes and threads of registered ones that count as others, for lack of room: raise `tasks_max`.
     pub registrations: u64,
 }
 
@@ -145,11 +146,11 @@ impl Losses {
 pub struct Health {
     /// What found no room.
     pub losses: Losses,
-    /// Blocks that were written with the file's recent writers as causes, because the page's were not known.
+    /// Blocks with the file's recent writers as causes, because the page's causes were not known.
     pub blocks_guessed: u64,
     /// Processes that became others because no account was free.
     pub accounts_refused: u64,
-    /// Runs of programs that the kernel left out because the same program was running on that processor.
+    /// Runs that the kernel skipped because the same program was running on that processor.
     pub runs_missed: u64,
 }
 
@@ -160,7 +161,7 @@ pub struct Tags {
     coverage: Coverage,
 }
 
-/// Whether this user on this machine may have tags, as far as that can be told without loading anything.
+/// Whether this user on this machine may have tags, as far as that shows without loading anything.
 ///
 /// # Errors
 /// [`TagsError::NotRun`], which says what is missing.
@@ -173,15 +174,15 @@ impl Tags {
     /// pages dirty by then is unknown, and [`coverage`](Self::coverage) says so.
     ///
     /// # Errors
-    /// [`TagsError::NotRun`] where BPF is not permitted, not built in, or the kernel is too old;
-    /// [`TagsError::Device`] if it is not a block device; [`TagsError::Kernel`] if the kernel refuses a program.
+    /// [`TagsError::NotRun`] if BPF is not permitted, not built in, or the kernel is too old. [`TagsError::Device`] if
+    /// it is not a block device; [`TagsError::Kernel`] if the kernel refuses a program.
     pub fn load(device: &Path, options: &Options) -> Result<Tags, TagsError> {
         let (source, coverage) = kernel::load(device, options)?;
         Ok(Tags { source, accounts: Accounts::new(options.recycle_after), coverage })
     }
 
-    /// Without the programs, for whatever reason `why`: events tell what the processes of accounts read from disks and
-    /// make dirty, as the kernel counts it for each, and no block has a tag. It takes root and
+    /// Tags without the programs, for the reason `why`. Events report reads from disks and dirtying of accounts'
+    /// processes, as the kernel counts them for each process; blocks have no tags. It takes root and
     /// `CONFIG_TASK_IO_ACCOUNTING`.
     ///
     /// # Errors
@@ -212,9 +213,9 @@ impl Tags {
         Survey::of(&*self.source)
     }
 
-    /// Takes events out of the ring, in the order in which they were begun, and no more than `events_max`; says whether
-    /// it were as many, so that more may be there. It makes no system call, and no thread is woken when there are some,
-    /// unless that was [asked for](Self::wake): call it as often as the ring is large.
+    /// Takes at most `events_max` events out of the ring, in the order in which they were begun. The answer is true if
+    /// it took so many, and more may be there. It makes no system call. New events wake no thread, unless that was
+    /// [asked for](Self::wake): call it as often as the ring's size demands.
     pub fn events(&mut self, events_max: usize, mut each: impl FnMut(Event)) -> bool {
         self.source.events(events_max, &mut each)
     }
@@ -225,7 +226,7 @@ impl Tags {
         self.source.wake();
     }
 
-    /// Whether returns from the calls that were [asked for](Options::returns) are told; at first they are not. While
+    /// Switches events for returns from the [chosen calls](Options::returns) on or off; at first they are off. While
     /// they are, every system call of the machine takes some 0.2 us longer. O(tasks), a fraction of a millisecond.
     ///
     /// # Errors

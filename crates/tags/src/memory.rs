@@ -1,7 +1,7 @@
 //! Memory that BPF programs and we share. Unsafe code of this crate is here and in `kernel::batch`.
 //!
-//! The kernel's side may write at any time, so nothing in it is ever borrowed as a plain value: every access is an
-//! atomic one to an aligned word, checked against the end.
+//! The kernel's side may write at any time, so it is never borrowed as a plain value. Every access is an atomic one to
+//! an aligned word, checked against the end.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use std::ffi::c_void;
@@ -31,7 +31,7 @@ impl SharedMemory {
         Ok(SharedMemory { start, bytes })
     }
 
-    /// Maps the first `bytes` of `map`, which must be an array of that size made with `BPF_F_MMAPABLE`.
+    /// Maps the first `bytes` of `map`, an array of that size made with `BPF_F_MMAPABLE`.
     pub(crate) fn new(map: impl AsFd, bytes: usize, is_writable: bool) -> io::Result<SharedMemory> {
         SharedMemory::at(map, 0, bytes, is_writable)
     }

@@ -16,12 +16,12 @@ pub(crate) const CLASSES: usize = plimsoll_core::class::CLASSES;
 /// Words of a set of system calls; Linux has numbers below 512.
 pub(crate) const CALL_WORDS: usize = 8;
 
-/// Flags of a tag: it was a write; a process waits for it; the process that asked for it said its class.
+/// Flags of a tag: it was a write; a process waits for it; its process said its class.
 pub(crate) const TAG_WRITE: u8 = 1;
 pub(crate) const TAG_SYNC: u8 = 2;
 pub(crate) const TAG_SAID: u8 = 8;
-/// How far further on each stretch of a device begins in the table of tags: odd, and 2^32 by the golden ratio (Knuth,
-/// volume 3, 6.4).
+/// Distance of the starts of consecutive stretches of a device in the table of tags. It is odd, and 2^32 over the
+/// golden ratio (Knuth, volume 3, 6.4).
 pub(crate) const SLOT_STEP: u32 = 0x9e37_79b1;
 
 /// What has the same bytes here and there.
@@ -66,7 +66,7 @@ impl<T: Plain + Copy + Default, const N: usize> Plain for [T; N] {
     }
 }
 
-/// Structures that are shared with programs of the kernel: without padding, so their fields' bytes are theirs.
+/// Structures shared with programs of the kernel. They have no padding, so all their bytes are fields.
 macro_rules! shared {
     ($($(#[$meta:meta])* struct $name:ident { $($field:ident: $type:ty),* $(,)? } $bytes:literal)*) => {$(
         $(#[$meta])*

@@ -1,4 +1,4 @@
-//! Where causes come from: programs in the kernel ([`crate::kernel`]), or what it counts of each process
+//! Sources of causes: programs in the kernel ([`crate::kernel`]), or its counts for each process
 //! ([`crate::submitters`]).
 
 use crate::device::Device;
@@ -56,7 +56,7 @@ pub(crate) trait Source: Send {
     /// Takes out all flows with their bytes.
     fn take_flows(&self) -> Result<Vec<(Vec<u8>, u64)>, TagsError>;
 
-    /// Takes events out, in the order in which they were begun, and no more than so many; says whether more may be
+    /// Takes at most so many events out, in the order in which they were begun. The answer is true if more may be
     /// there.
     fn events(&mut self, events_max: usize, each: &mut dyn FnMut(Event)) -> bool;
 

@@ -11,8 +11,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A registration that means no account any more, since its account has ended:
-/// [`AccountsOf::unregister`](crate::AccountsOf) takes it out.
+/// A registration of an ended account, which [`AccountsOf::unregister`](crate::AccountsOf) removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedRegistration {
     pub(crate) table: Table,
@@ -31,8 +30,8 @@ impl Survey {
         Survey { tables: source.survey(), state: Arc::clone(source.state()) }
     }
 
-    /// The processes and threads that are registered as `account` and live; those of its cgroups are not among them.
-    /// O(tasks that are registered).
+    /// Live processes and threads that are registered as `account`, without those of its cgroups. O(tasks that are
+    /// registered).
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel does not tell.
@@ -95,8 +94,8 @@ impl Survey {
         Ok(registrations)
     }
 
-    /// Which accounts, of a mask of those that have [ended](crate::AccountsOf::ended), are still carried by something
-    /// that is dirty. O(dirty pages and blocks of metadata).
+    /// The accounts of a mask of [ended](crate::AccountsOf::ended) ones that dirty pages or metadata still carry.
+    /// O(dirty pages and blocks of metadata).
     ///
     /// # Errors
     /// [`TagsError::Kernel`] if the kernel refuses to look.

@@ -1,14 +1,14 @@
-//! The table of tags, as the server of the device reads it: no system call, no lock.
+//! The table of tags for the server of the device: reading takes no system call and no lock.
 //!
-//! One entry stands for 4 KiB. Where the device has more blocks than the table has entries, several blocks share one,
-//! and the entry says which of them it is about: a look-up of another one answers that nothing is known, never another
-//! block's tag. Blocks one behind the other have entries one behind the other, but each stretch as long as the table
-//! begins elsewhere in it. File systems put bitmaps and the like at the same places of groups with a power of two as
-//! length, and these would all share.
+//! One entry stands for 4 KiB. If the device has more blocks than the table has entries, several blocks share one, and
+//! the entry names its block. A look-up of another block finds nothing, never another block's tag. Blocks one behind
+//! the other have entries one behind the other, but each stretch as long as the table begins elsewhere in it. File
+//! systems put bitmaps and the like at the same places of groups with a power of two as length, and these would all
+//! share.
 //!
-//! **Order.** A program in the kernel writes a tag before the I/O is queued, so the tag of a request that arrived is
-//! complete: the queues on the way and the system call that delivers the request order both. A sequence lock guards the
-//! rest (a block written again while its last tag is being read): the program makes the sequence odd by a compare and
+//! **Order.** A program in the kernel writes a tag before the I/O is queued, so the tag of an arrived request is
+//! complete. The queues on the way and the system call that delivers the request order both. A sequence lock guards the
+//! rest (a block written again while its last tag is being read). The program makes the sequence odd by a compare and
 //! swap, writes, and makes it even by another, both fully ordered. A reader loads the sequence (acquire), the fields
 //! (relaxed), and after an acquire fence the sequence again; if it changed or was odd, once more.
 
@@ -42,7 +42,7 @@ impl TagTable {
         TagTable { entries, state, slot_shift }
     }
 
-    /// The tag of `block`, in units of 4 KiB from the start of the device; the default tag if nothing is known of it.
+    /// The tag of `block`, in units of 4 KiB from the device's start; the default tag if it is unknown.
     pub fn tag(&self, block: u64) -> Tag {
         let slot = slot_of(block, self.slot_shift);
         let at = slot as usize * ENTRY_BYTES;

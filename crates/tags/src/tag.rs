@@ -10,17 +10,18 @@ pub const BLOCK_BYTES: u64 = 4096;
 pub struct Tag {
     /// Bit n: account n is one of the causes; 0: none is known. Bits 0 to 61.
     pub causes_mask: u64,
-    /// When the I/O entered the block layer, nanoseconds of CLOCK_MONOTONIC; 0: none did since the tags were loaded.
+    /// Time at which the I/O entered the block layer, nanoseconds of CLOCK_MONOTONIC; 0: none since the tags were
+    /// loaded.
     pub time_ns: u64,
     /// Number of the file's inode; 0 for what belongs to no file.
     pub inode: u64,
-    /// What the block holds, in the numbers of `classes/ext4.toml`: metadata 1 to 6, journal 7, files by size 8 to 18.
+    /// Class of the block, in the numbers of `classes/ext4.toml`: metadata 1 to 6, journal 7, files by size 8 to 18.
     pub class: Class,
     /// Whether the class was said with the I/O itself, in the hint of its priority.
     pub is_class_said: bool,
     /// Whether it was a write.
     pub is_write: bool,
-    /// Whether a process waits for it, as the kernel says: fsync, direct I/O, the journal; not writeback that cleans
+    /// Whether a process waits for it, by the kernel's flag: fsync, direct I/O, the journal; not writeback that cleans
     /// memory.
     pub is_sync: bool,
     /// Counts the I/Os of the table's slot, in steps of two, with overflow.

@@ -204,7 +204,7 @@ fn a_number_is_used_again_when_nothing_carries_it_and_old_tags_do_not_mean_its_n
 /// it is not taken out.
 /// Promise: tags-number-reuse.
 #[test]
-fn what_is_registered_as_an_account_that_ended_means_nobody_and_never_the_numbers_next_owner() {
+fn a_registration_of_an_ended_account_means_none_and_never_the_numbers_next_owner() {
     if !can_run(&PROGRAMS) {
         return;
     }
@@ -263,7 +263,7 @@ fn a_process_whose_account_has_ended_gets_one_of_its_own_where_every_process_has
 /// Broken on purpose and seen red: a child that finds no room is counted nowhere.
 /// Promise: tags-losses.
 #[test]
-fn who_is_born_when_there_is_no_room_is_one_of_the_others_and_counted() {
+fn a_child_without_room_is_one_of_the_others_and_counted() {
     if !can_run(&PROGRAMS) {
         return;
     }

@@ -46,7 +46,7 @@ fn causes_of(rig: &Rig, path: &Path, since: u64) -> BTreeMap<u64, u64> {
 
 /// Promise: tags-btrfs.
 #[test]
-fn data_has_those_who_dirtied_it_first() {
+fn data_has_the_tasks_that_dirtied_it_first_as_causes() {
     let Some(mut rig) = rig() else { return };
     let coverage = rig.tags.coverage().clone();
     assert_eq!((coverage.file_system, coverage.has_metadata), (FileSystem::Btrfs, false));

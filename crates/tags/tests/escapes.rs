@@ -60,7 +60,7 @@ fn a_write_that_fails_leaves_no_page_behind_and_its_writers_number_is_free_again
 /// is known by them alone.
 /// Promise: tags-escapes.
 #[test]
-fn who_wrote_before_an_unmount_has_no_part_in_the_log_of_the_next_mount() {
+fn a_writer_before_an_unmount_has_no_part_in_the_log_of_the_next_mount() {
     if !can_run(&PROGRAMS) {
         return;
     }

@@ -68,7 +68,7 @@ fn a_call_that_was_asked_for_is_told_when_it_returns_to_a_thread_that_is_registe
 
 /// The reader asks for no records of requests, and gets none.
 #[test]
-fn a_direct_write_is_told_by_its_file_and_who_writes() {
+fn a_direct_write_is_told_by_its_file_and_its_writer() {
     if !can_run(&["mkfs.ext4", "mkfs.xfs"]) {
         return;
     }

@@ -33,7 +33,7 @@ fn counted(tags: &mut Tags) -> u64 {
 
 /// Promise: tags-why.
 #[test]
-fn a_file_s_io_is_told_with_its_causes_and_with_whom_it_came_through() {
+fn a_file_s_io_is_told_with_its_causes_and_its_submitter() {
     if !can_run(&PROGRAMS) {
         return;
     }

@@ -1,7 +1,7 @@
 //! What the tests of the engine and of the front ends share: an engine with volumes, NBD clients, an iSCSI initiator,
 //! patience. Only tests depend on this crate.
 //!
-//! Whatever goes wrong here panics: it is a test that has failed.
+//! Failures here panic: the test has failed.
 
 #![forbid(unsafe_code)]
 
@@ -18,8 +18,7 @@ use plimsoll_engine::{CacheStatus, EngineConfig, EngineHandle, EngineStatus, Ses
 use plimsoll_protocols::nbd::{Errno, Negotiated, SharedExports};
 use plimsoll_serve::connection::{ListenerOptions, Serving};
 use plimsoll_serve::nbd::client::{ClientError, ClientOptions};
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection};
+use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection, export_info, serve};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -105,7 +104,7 @@ impl Served {
         let address = Address::Unix(directory.path().join("nbd.sock"));
         let (of_listener, known) = (engine.clone(), exports.clone());
         let listener = Listener::bind(&address, ListenerOptions::default()).unwrap();
-        let serving = listener.serve(known, move |socket, negotiated, _| {
+        let serving = serve(listener, known, move |socket, negotiated, _| {
             let volume = negotiated.export.name.clone();
             let connection = Box::new(NbdConnection::new(socket, negotiated));
             of_listener.attach(&volume, session("client"), connection).unwrap();
@@ -126,7 +125,7 @@ impl Served {
         self.engine.add_volume(volume).unwrap();
     }
 
-    /// Where it can be reached.
+    /// The server's address.
     pub fn address(&self) -> &Address {
         self.serving.as_ref().unwrap().address()
     }

@@ -129,8 +129,8 @@ fn cut_off(error: io::Error) -> io::Error {
         _ => error,
     }
 }
-/// Reads whole buffers, however little arrives at a time. A decompressor that meets broken input drops what it made of
-/// the same buffer, so with buffers of other sizes a broken trace would break at other places.
+/// Reads whole buffers, however little arrives at a time. A decompressor that meets broken input drops its output of
+/// the same buffer. With buffers of other sizes a broken trace would break at other places.
 struct Filling<R> {
     input: R,
     /// What ended the buffer before; it is reported instead of the next.

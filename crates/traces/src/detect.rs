@@ -1,7 +1,7 @@
 //! Which format content is in.
 //!
-//! The readers themselves are asked: a text format is a candidate if its reader takes the first line without complaint,
-//! a binary one if its magic number or its first records make sense. Exactly one candidate is an answer; none or
+//! The readers themselves decide. A text format is a candidate if its reader takes the first line without complaint. A
+//! binary one is if its magic number or its first records make sense. Exactly one candidate is an answer; none or
 //! several is an error, because a wrongly guessed unit would go unnoticed.
 //!
 //! The complication: DiskSim's reader would also take MQSim's whole numbers. DiskSim's times have a decimal point, and

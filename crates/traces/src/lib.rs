@@ -1,9 +1,9 @@
 //! Block traces: what really reached a device once, in the formats in which such recordings are published.
 //!
-//! [`open`] looks at a file's first bytes, decompresses it and says which format it is in; the [`Reader`] is an
+//! [`open`] looks at a file's first bytes, decompresses it and says which format it is in. The [`Reader`] is an
 //! iterator of [`TraceRecord`]s in order of time, however long the file is, in bounded memory. A [`Writer`] writes
-//! records in the formats that other tools take. Nothing is guessed: a field that is not what its format's definition
-//! says ends the trace with the line or the byte at which it stands.
+//! records in the formats that other tools take. The reader guesses nothing. A field that contradicts its format's
+//! definition ends the trace, with an error at its line or byte.
 //!
 //! ```
 //! use plimsoll_traces::{Format, ReadOptions, Reader};
@@ -24,8 +24,10 @@
 //! | `format` | [`Format`], and a file for each: definition, reading, writing |
 //! | `detect` | which format content is in |
 //! | `order` | [`Order`]: the window that puts records in order of time |
-//! | `source`, `compression`, `fields`, `names` | lines and records with their position, gzip, zstd and bzip2, the parts of a line |
-//! | `error`, `fault`, `write_error` | [`TraceError`], and what becomes one once file and place are known; [`WriteError`] |
+//! | `source`, `fields`, `names` | lines and records with their position; the parts of a line |
+//! | `compression` | gzip, zstd and bzip2 |
+//! | `error`, `fault` | [`TraceError`], and what becomes one once file and place are known |
+//! | `write_error` | [`WriteError`] |
 
 #![forbid(unsafe_code)]
 

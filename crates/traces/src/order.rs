@@ -1,9 +1,9 @@
 //! Records in order of time, however they stand in the file.
 //!
-//! A scheduler's host lives forwards, but traces are often written by completion (SYSTOR'17) or merged from many
-//! machines (Tencent: in the sample that we know, a record stands up to 25,640 records after its place). So a window of
+//! A scheduler's host goes forward in time, but traces are often written by completion (SYSTOR'17) or merged from many
+//! machines. (In the known sample of Tencent's, a record stands up to 25,640 records after its place.) So a window of
 //! records waits, and the earliest goes first; records of the same time keep the order of the file. The window bounds
-//! the memory. A record that is later than the window allows is an error that names it: to hand it out would let time
+//! the memory. A record that is later than the window allows is an error that names it. To hand it out would let time
 //! run backwards, and to move it would change the trace silently.
 
 use crate::fault::Fault;

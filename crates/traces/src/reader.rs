@@ -82,8 +82,8 @@ impl Reader {
         self.format
     }
 
-    /// How much has been left out so far: lines and binary records that were no request (headers, other events,
-    /// commands that move no data), and the flushes that went before writes in one record with them.
+    /// Number of skipped lines and binary records that were no request (headers, other events, commands that move no
+    /// data). Flushes that went before writes in one record with them count, too.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }

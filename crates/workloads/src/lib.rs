@@ -1,9 +1,9 @@
 //! Workloads: what tenants do to their files, from one line of text and a seed.
 //!
-//! A workload is written once (`write random 4KiB in db 10GiB, fsync`) and run by two hosts: the simulator, where a
-//! thread is an asynchronous process in virtual time, and the live host, where it is a thread on a real file system.
-//! What they share is here, and it is pure: text and seed become files to prepare and threads, and each thread is an
-//! iterator of [`Step`]s. Nothing here reads a clock or touches a file.
+//! A workload is written once (`write random 4KiB in db 10GiB, fsync`), and two hosts run it. In the simulator a thread
+//! is an asynchronous process in virtual time; on the live host it is a thread on a real file system. Their shared part
+//! is here, and it is pure. Text and seed become files to prepare and threads, and each thread is an iterator of
+//! [`Step`]s. Nothing here reads a clock or touches a file.
 //!
 //! ```
 //! use plimsoll_workloads::{Action, Step, Workload};
@@ -22,9 +22,9 @@
 //!
 //! 1. **Equal seeds, equal steps.** Each thread draws from a stream of its own, so a thread more changes no other's
 //!    steps.
-//! 2. **Threads share nothing but counters.** Where threads must know of each other (a checkpoint begins when enough is
-//!    dirty), one posts to a counter of the host's and the other takes from it: [`Step::Post`], [`Step::Take`]. How
-//!    many were taken is the only thing that a generator ever learns from its host.
+//! 2. **Threads share nothing but counters.** If threads must know of each other (a checkpoint begins when enough is
+//!    dirty), they use a counter of the host: [`Step::Post`], [`Step::Take`]. How many were taken is the only thing
+//!    that a generator ever learns from its host.
 //! 3. **Time is the thread's own**: all times in steps are spans since the workload's start.
 //!
 //! The complication: natural logarithms (arrivals, dirty pages) come from the platform's mathematics library, so two

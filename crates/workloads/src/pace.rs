@@ -1,8 +1,8 @@
 //! When the next unit of a thread comes.
 //!
 //! *Closed*: when the one before is done, after some thinking. *Open*: by the clock, evenly or as a Poisson process,
-//! whatever has become of those before. An open process can come in *bursts*: it runs on a clock of its own, which
-//! stands still between bursts; so within a burst it is what it would be without.
+//! whatever has become of those before. An open process can come in *bursts*. It runs on a clock of its own, which
+//! stands still between bursts, so within a burst it is as without bursts.
 
 use crate::random::Random;
 use plimsoll_core::Span;

@@ -1,7 +1,7 @@
 //! What a host is asked to do, one step after the other.
 //!
 //! A *unit* is what a user waits for: one read, an append with its fsync, a transaction. It is either bracketed by
-//! [`Step::Begin`] and [`Step::End`], with calls in between that are waited for one by one, or it is a single
+//! [`Step::Begin`] and [`Step::End`], with calls in between that are waited for one by one. Or it is a single
 //! [`Step::Start`] that is not waited for. A unit's latency counts from when it was due, or else from when it began.
 
 use plimsoll_core::Span;
@@ -104,7 +104,7 @@ pub enum Action {
 /// What a thread does next. Times are since the workload's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// A unit begins. The host waits until it is due; if that is past, it goes on at once and the lateness counts.
+    /// A unit begins. The host waits until it is due. If that is past, it continues at once and the lateness counts.
     Begin {
         /// When it arrives; none: now.
         due: Option<Span>,
@@ -115,7 +115,7 @@ pub enum Step {
     Call(Action),
     /// The unit that began is done.
     End,
-    /// A unit of one call: wait until it is due and until fewer than the thread's `depth` are outstanding, then make
+    /// A unit of one call. Wait until it is due and until fewer than the thread's `depth` are outstanding, then make
     /// the call without waiting for it.
     Start {
         /// When it arrives; none: now.

@@ -240,7 +240,7 @@ fn threads_that_cannot_be_seen_are_not_taken_for_one() {
 }
 
 #[test]
-fn who_was_let_in_and_is_not_seen_to_write_is_waited_for_so_long() {
+fn a_writer_that_was_let_in_and_is_not_seen_is_waited_for_so_long() {
     let (mut calls, mut keeper, mut actions) = (Calls::default(), Doorkeeper::default(), Vec::new());
     let (account, file) = (AccountId(1), FileId(5));
     let at = |milliseconds| Time::ZERO + Span::from_millis(milliseconds);
@@ -291,7 +291,7 @@ fn strangers_at_a_word_delay_its_writers_by_a_seventh_of_a_second() {
 
 /// A look from outside the engine's thread is heard of later. Broken on purpose and seen red: whenever it was.
 #[test]
-fn who_was_seen_outside_before_it_came_in_is_inside() {
+fn a_thread_that_was_seen_outside_before_it_came_in_is_inside() {
     let (mut calls, mut keeper) = (Calls::default(), Doorkeeper::default());
     let (thread, entered) = (ThreadId(7), Time::from_nanos(10));
     let call = Call { entered, ..call(calls.next_id(), thread.0, 1) };

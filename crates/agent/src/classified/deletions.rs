@@ -1,4 +1,4 @@
-//! Which inodes of a file system have been deleted: fanotify(7), one mark on the whole of it, no memory a file.
+//! Notices deleted inodes of a file system: fanotify(7) with one mark on all of it, and no memory per file.
 //!
 //! An event has the file's handle, as open_by_handle_at(2) takes it, and in it the inode. When more is deleted than is
 //! heard, the kernel says that something was lost.
@@ -67,8 +67,8 @@ impl AsFd for Deletions {
     }
 }
 
-/// Reads events: `fanotify_event_metadata` { u32 bytes, u8 version, u8, u16 metadata bytes, u64 mask, i32, i32 }, then
-/// records { u8 type, u8, u16 bytes, u64 file system, file handle { u32 bytes, i32 kind, content } }.
+/// Reads events: `fanotify_event_metadata` { u32 bytes, u8 version, u8, u16 metadata bytes, u64 mask, i32, i32 }.
+/// Records follow: { u8 type, u8, u16 bytes, u64 file system, file handle { u32 bytes, i32 kind, content } }.
 fn parse(mut bytes: &[u8], each: &mut impl FnMut(Deleted)) {
     let number = |bytes: &[u8], at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     while bytes.len() >= METADATA_BYTES {

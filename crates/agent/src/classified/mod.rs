@@ -1,4 +1,4 @@
-//! What applications say of their files: which class each has, for the blocks of a volume's engine.
+//! Classes that applications say of their files, for the blocks of a volume's engine.
 //!
 //! ```text
 //!   application: fstat, (device, inode, class) --> socket  ->  server: allowed? ->  FileClasses  <-  VolumeTags: inode of a block
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A class belongs to an inode, since that is what the tags know of a block. **The file's owner and root may say it**;
-//! so no user classifies another's files. The server finds the owner by opening the inode on the volume itself: it
-//! takes no descriptor, since a descriptor may lead to a file system that never answers a look at it, or its close.
+//! so no user classifies another's files. The server finds the owner by opening the inode on the volume itself. It
+//! takes no descriptor, since that may lead to a file system that never answers a stat or a close.
 //!
 //! **Bounds.** [`FILES_MAX`] files of a volume have a class at a time, [`FILES_PER_USER_MAX`] by the words of one user
 //! other than root. A file that is deleted is forgotten, before its inode can be another file's for more than a moment.
@@ -67,7 +67,7 @@ impl FileClasses {
         self.len() == 0
     }
 
-    /// `user` says the class of a file, which the user may; unclassified takes back what was said.
+    /// `user` says the class of a file, if it may; unclassified takes back an earlier class.
     ///
     /// # Errors
     /// `NOSPC` if too many files have a class already; `INVAL` if there are no such inodes.

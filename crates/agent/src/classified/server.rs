@@ -1,4 +1,4 @@
-//! The socket at which applications say the classes of their files; the form is that of [`plimsoll_classes::message`].
+//! The socket for the classes of files. [`plimsoll_classes::message`] has the format.
 //!
 //! Every process that may reach it may connect; the kernel tells its user (SO_PEERCRED). Everything that arrives is
 //! untrusted: a request is 24 bytes, one a connection, at most [`CONNECTIONS_MAX`] connections at a time, each for
@@ -42,7 +42,7 @@ const MODE: u32 = 0o666;
 
 /// A file system, and what is said of its files.
 pub struct ClassifiedMount {
-    /// Where it is mounted.
+    /// The mount point of the file system.
     pub mount_point: PathBuf,
     /// What is said of its files.
     pub classes: Arc<FileClasses>,
@@ -58,7 +58,7 @@ pub struct ClassServer {
 }
 
 impl ClassServer {
-    /// Listens at `path`, in place of an earlier server, for the files of these file systems.
+    /// Listens at `path`, replacing an earlier server's socket, for the files of these file systems.
     ///
     /// # Errors
     /// The socket cannot be made, a mount point not be opened, or deletions not be heard of, which takes root.
@@ -99,7 +99,7 @@ impl Drop for ClassServer {
         let Some(thread) = self.thread.take() else { return };
         match self.ended.recv_timeout(Duration::from_nanos(PATIENCE.as_nanos())) {
             Err(RecvTimeoutError::Timeout) => {
-                tracing::warn!("somebody holds up the thread that hears of classes: it is left behind");
+                tracing::warn!("a client blocks the thread that receives classes of files: the daemon ends without it");
             }
             _ => drop(thread.join()),
         }
@@ -118,7 +118,7 @@ impl Mount {
         let failed = |action| move |source| AgentError::System { action, source };
         let directory = File::open(&mount.mount_point).map_err(failed("open the mount point"))?;
         let found = rustix::fs::fstat(&directory).map_err(|errno| failed("look at the mount point")(errno.into()))?;
-        let deletions = Deletions::on(&directory).map_err(|errno| failed("hear of deleted files")(errno.into()))?;
+        let deletions = Deletions::on(&directory).map_err(|errno| failed("watch for deleted files")(errno.into()))?;
         let files = Files::of(&mount.mount_point).map_err(failed("open the mount point"))?;
         Ok(Mount { device: found.st_dev, files, deletions, classes: mount.classes })
     }
@@ -127,7 +127,10 @@ impl Mount {
         self.deletions.take(|deleted| match deleted {
             Deleted::Inode(inode) => self.classes.forget(inode),
             Deleted::Unknown => {
-                tracing::warn!("files were deleted faster than that is heard: no file has a class of its own now");
+                tracing::warn!(
+                    "the kernel's queue of deletions overflowed: all classes that applications said of \
+                                files are forgotten"
+                );
                 self.classes.forget_all();
             }
         });
@@ -183,7 +186,7 @@ impl ServerThread {
         }
     }
 
-    /// So many at the most that a crowd of new clients does not keep those waiting that have asked.
+    /// Accepts a bounded number of clients, so that a crowd of new ones does not delay earlier ones.
     fn accept(&mut self) {
         for _ in self.connections.len()..CONNECTIONS_MAX {
             match accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
@@ -212,7 +215,7 @@ impl ServerThread {
         self.connections.iter().filter(|connection| connection.user == user).count() >= CONNECTIONS_PER_USER_MAX
     }
 
-    /// Answers clients that have asked, and sends away clients that have been silent for too long.
+    /// Answers requests of clients, and disconnects clients that have been silent for too long.
     fn serve(&mut self) {
         let (mounts, now) = (&self.mounts, monotonic_now());
         self.connections.retain(|Connection { socket, user, until }| {

@@ -1,8 +1,8 @@
-//! Which class was said of which inode, as the engine's thread reads it: no lock, one or two words of memory a block.
+//! Class of each inode, as the engine's thread reads it: no lock, one or two words of memory a block.
 //!
 //! A table of words with open addressing: a file stands in the first free slot from the one that its inode hashes to. A
 //! word is 0 (free), or the inode and its class; class 0 means that the file was forgotten. One writer at a time
-//! changes one word at a time, and no file ever moves, so a reader finds each file that is there all the time.
+//! changes one word at a time, and no file ever moves. So a reader finds each file that is in the table all the time.
 //!
 //! ```text
 //!   of 5:  [ 0 | 5,class 23 | 9,forgotten | 13,class 25 | 0 ]     13 hashes to where 5 is; 9's slot the next file takes
@@ -14,15 +14,16 @@ use plimsoll_core::Class;
 use plimsoll_core::class::CLASSES;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The largest inode, so that its class finds room in the word. ext4 has 32 bits, XFS far fewer than these.
+/// The largest inode number, which leaves room for a class in the word. ext4 has 32 bits; XFS uses far fewer than
+/// these.
 pub(super) const INODE_MAX: u64 = (1 << (64 - CLASS_BITS)) - 1;
 const CLASS_BITS: u32 = CLASSES.ilog2();
 const FREE: u64 = 0;
-/// Slots for each file that may be in the table, so that rows of taken slots stay short.
+/// Slots for each file in the table, so that rows of taken slots stay short.
 const SLOTS_PER_FILE: usize = 2;
-/// Slots that are looked at for one file: a row that long does not come by chance.
+/// Slots that are searched for one file: a row that long does not come by chance.
 const ROW_MAX: usize = 64;
-/// Spreads numbers that follow each other: 2^64 by the golden ratio (Knuth, volume 3, section 6.4).
+/// Factor that spreads consecutive numbers: 2^64 over the golden ratio (Knuth, volume 3, section 6.4).
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 pub(super) struct ClassTable {
@@ -60,8 +61,8 @@ impl ClassTable {
         Class::UNCLASSIFIED
     }
 
-    /// A file (inode 1 to [`INODE_MAX`]) has this class from now on; class 0 forgets it. False if there is no room for
-    /// it. By one thread at a time.
+    /// Sets the class of a file (inode 1 to [`INODE_MAX`]); class 0 forgets it. False if there is no room for it. By
+    /// one thread at a time.
     pub(super) fn set(&self, inode: u64, class: Class) -> bool {
         let (mut found, mut place) = (None, None);
         for slot in self.row(inode) {

@@ -1,4 +1,4 @@
-//! File handles, as file systems make them for NFS: a file by the number of its inode.
+//! File handles as file systems make them for NFS: a file by its inode number.
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -36,14 +36,14 @@ struct BulkStatRequest {
     count: u32,
     group: u32,
     reserved: [u64; 5],
-    /// Eight words of 64 bits before the generation, and the rest of an entry of 192 bytes.
+    /// Inode of the first item found. Eight words of 64 bits come before its generation in an entry of 192 bytes.
     inode_found: u64,
     times_and_sizes: [u64; 7],
     generation: u32,
     rest: [u32; 31],
 }
 
-/// A search in the tree of the subvolume that the descriptor is in, and the first item that was found.
+/// A search in the tree of the descriptor's subvolume, and the first item found.
 #[repr(C)]
 struct TreeSearch {
     tree: u64,

@@ -1,5 +1,4 @@
-//! What happened below since the last turn: pages that were dirtied and freed, requests of an observed disk,
-//! returns from calls.
+//! Events since the last turn: pages dirtied and freed, requests of an observed disk, returns from calls.
 
 use super::Levels;
 use crate::block_tags::file_of_block;
@@ -7,8 +6,8 @@ use plimsoll_core::{BlockRequest, CauseSet, FileId, Operation, PageEvent, Reques
 use plimsoll_engine::{Below, session_of};
 use plimsoll_tags::Event;
 
-/// Events in one turn, whichever account makes them: at some 150 ns each a scheduler has them for less than a
-/// millisecond, of which others' requests wait for no more. The ring holds what comes meanwhile.
+/// Most events in one turn, whichever account makes them. At some 150 ns each a scheduler takes less than a millisecond
+/// for them, which bounds the delay of others' requests. The ring holds what comes meanwhile.
 pub(super) const EVENTS_MAX: usize = 4096;
 const PAGE_BYTES: u64 = 4096;
 const SECTOR_BYTES: u64 = 512;

@@ -1,11 +1,10 @@
 //! How long to wait until the next look at what happened.
 //!
-//! A look takes a processor that is at work some thirty microseconds, with what it does to the thread that it
-//! displaces: one each millisecond is two to three per cent of a write with its fsync on a disk in memory
-//! (`docs/tags.md`). An agent that learns of a write a millisecond later lets that much more happen before it closes a
-//! gate. So while much happens, or a call waits for another's I/O to be seen, a look follows each [`FETCH_BUSY`]; and
-//! also for a while after that, and after a silence, since what comes is not known yet. Else it is each
-//! [`FETCH_QUIET`].
+//! A look takes a busy processor some thirty microseconds, with its effect on the thread that it displaces. One each
+//! millisecond is two to three per cent of a write with its fsync on a disk in memory (`docs/tags.md`). An agent that
+//! learns of a write a millisecond later lets that much more happen before it closes a gate. So while many events come,
+//! or a call waits for another's I/O to be seen, a look follows each [`FETCH_BUSY`]. That also holds for a while
+//! afterwards, and after a silence, since the coming load is not known yet. Else it is each [`FETCH_QUIET`].
 
 use plimsoll_core::{Span, Time};
 use plimsoll_tags::{BLOCK_BYTES, Event};
@@ -59,8 +58,8 @@ impl Pace {
         self.at
     }
 
-    /// A look has found nothing. Says whether that is a silence, so that whatever comes next has to wake us; it is none
-    /// if the look was before its time, as turns look that began for another reason.
+    /// A look has found nothing. Says whether that is a silence, so that the next event has to wake the thread. A look
+    /// before its time is none, as in turns that began for another reason.
     pub fn is_silence(&mut self, now: Time) -> bool {
         let is_silence = now >= self.at || self.at == Time::MAX;
         if is_silence {
@@ -69,7 +68,7 @@ impl Pace {
         is_silence
     }
 
-    /// There may be more: the next look is as soon as others have had their turn.
+    /// There may be more events: the next look follows as soon as others have had their turn.
     pub fn at_once(&mut self, now: Time) {
         self.at = now;
     }
@@ -110,7 +109,7 @@ mod tests {
     /// Planted breaks: it is never quiet; never busy; not busy after a silence; busy no longer than much happens;
     /// waiters and bytes not looked at; bytes counted for ever.
     #[test]
-    fn looks_are_rare_while_little_happens_and_nobody_waits() {
+    fn looks_are_rare_while_little_happens_and_no_call_waits() {
         let mut pace = Pace::default();
         let pauses = look(&mut pace, at(1000), at(2000), 50, false);
         assert_eq!(pauses[..100], [FETCH_BUSY; 100], "what comes after a silence is not known");

@@ -1,4 +1,4 @@
-//! What the kernel counts and limits of a cgroup on a block device, in the files of both versions.
+//! The kernel's figures and limits of a cgroup on a block device, in the files of both versions.
 //!
 //! | | version 1 (`blkio`) | version 2 (`io`) |
 //! | --- | --- | --- |
@@ -30,7 +30,8 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// What another program wants if its limits are `found` where `written` was written last: of what it left, `self`.
+    /// Another program's limits, if the files have `found` where `written` was written last. `self` is the former
+    /// value.
     #[must_use]
     pub fn changed(self, written: Limit, found: Limit) -> Limit {
         let change = |own, written, found| if found == written { own } else { found };
@@ -62,7 +63,7 @@ pub struct Group {
     is_version_2: bool,
 }
 
-/// Where the controller of block I/O is mounted: version 1 if that is, since a controller is in one of them only.
+/// Mount point of the controller of block I/O: version 1 if it is there, since a controller is in one version only.
 pub fn controller() -> Option<PathBuf> {
     let mounts = crate::mounts::table().ok()?;
     controller_in(&mounts, |folder| fs::read_to_string(folder.join(CONTROLLERS)).unwrap_or_default())
@@ -90,7 +91,7 @@ impl Group {
             let parent = folder.parent().unwrap_or(folder).display();
             return Err(match folder.join(CONTROLLERS).exists() {
                 true => format!("the io controller is off in it: echo +io > {parent}/cgroup.subtree_control"),
-                false => "is no cgroup whose block I/O the kernel can limit".to_owned(),
+                false => "is no cgroup in which the kernel can limit block I/O".to_owned(),
             });
         }
         Ok(Group { folder: folder.to_owned(), inode: found.ino(), is_version_2 })
@@ -144,9 +145,8 @@ impl Group {
     }
 }
 
-/// The words behind the device's number, of all its lines. Linux 5.14 to 5.16 leave the numbers of devices that have no
-/// figures where they stand in `io.stat`, before the next line's (`7:99 7:98 7:3 rbytes=...`): figures belong to the
-/// last number before them.
+/// The words behind the device's number, of all its lines. Linux 5.14 to 5.16 print devices without figures in
+/// `io.stat` before the next line's number (`7:99 7:98 7:3 rbytes=...`). The figures belong to the last number.
 fn words_of<'a>(text: &'a str, device: &'a str) -> impl Iterator<Item = &'a str> {
     let behind_numbers = move |line: &'a str| {
         let words = line.split_ascii_whitespace();

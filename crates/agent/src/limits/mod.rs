@@ -1,11 +1,11 @@
 //! Shares by weight from the kernel's own limits: WDT above `blkio.throttle` or `io.max`.
 //!
-//! **Intuition.** The kernel can hold a cgroup to so many bytes a second and knows no weights. So what each cgroup does
-//! on the disk is looked at ten times a second, and once a second each is limited to what its weight brings it then.
-//! **Rule.** [`Steward`]; here are the files. **Complication.** Cgroups come and go, and some have limits already: the
-//! lower one holds. A note of each limit precedes its change; the end, or the next start after a kill -9, restores it.
-//! Another program may set limits meanwhile: a limit that we did not write last is that program's. Now the lower one
-//! holds, and the end restores that one.
+//! **Intuition.** The kernel can hold a cgroup to so many bytes a second and knows no weights. So each cgroup's I/O on
+//! the disk is measured ten times a second. Once a second each cgroup is limited to the share of its weight. **Rule.**
+//! [`Steward`]; here are the files. **Complication.** Cgroups come and go, and some have limits already: the lower one
+//! holds. A note of each limit precedes its change; the end, or the next start after a kill -9, restores it. Another
+//! program may set limits meanwhile: a limit that we did not write last is that program's. Now the lower one holds, and
+//! the end restores that one.
 
 mod group;
 mod note;
@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 
 /// Looks between two searches for cgroups that came or went: a second.
 const LOOKS_PER_SEARCH: u32 = 10;
-/// Between two looks there is at least so much time, however late the last one was.
+/// Least time between two looks, however late the last one was.
 const LOOK_MIN: Span = Span::from_millis(1);
 
 /// Why cgroups cannot be steered.
@@ -62,8 +62,8 @@ pub struct LimitsConfig {
     pub controller: PathBuf,
     /// Cgroups by their path below it, with weights.
     pub weights: Vec<(String, u32)>,
-    /// Each cgroup directly in this one is a container too, whenever it comes, with the usual weight unless it is
-    /// named.
+    /// Each cgroup directly in this one is a container, too, as soon as it appears. It has the usual weight unless it
+    /// is named.
     pub parent: Option<String>,
     /// The file in which limits are noted that are to be put back.
     pub note: PathBuf,
@@ -85,7 +85,7 @@ struct Member {
 }
 
 impl Member {
-    /// Takes what stands in its files and was not written here as another program's wish, and notes it.
+    /// Takes limits in its files that were not written here as another program's, and notes them.
     fn heed(&mut self, note: &mut Note, device: &str) {
         let Ok(found) = self.group.limit(device) else { return };
         if found == self.written || !self.group.is_there() {
@@ -95,7 +95,7 @@ impl Member {
         self.written = found;
         let folder = self.group.folder.display();
         if let Err(error) = note.change(&self.group, self.own) {
-            warn!("{folder}: limits that another program has set are not noted: {error}");
+            warn!("{folder}: cannot note the limits that another program has set: {error}");
         }
         if !std::mem::replace(&mut self.is_other_told, true) {
             warn!("{folder}: another program sets its limits too: the lower of those and its share holds");
@@ -136,8 +136,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Takes up the cgroups that are there. Answers with what is to be said too: what a predecessor left, and which
-    /// cgroups are there.
+    /// Takes up the cgroups that are there. Also answers the lines to print: recovery from a predecessor, and the
+    /// cgroups found.
     ///
     /// # Errors
     /// A cgroup that was named is none, and is not one that may come later; another agent steers the disk; the note
@@ -192,7 +192,8 @@ impl Limits {
                 member.caps = *caps;
                 let (folder, own) = (member.group.folder.display(), member.own);
                 debug!(
-                    "{folder}: {own:?} and {caps:?}, all together {:?} bytes/s",
+                    "{folder}: limits of other programs {own:?}, of its share {caps:?}; all cgroups together {:?} \
+                     bytes/s",
                     self.steward.total_bytes_per_second()
                 );
                 member.set(&mut self.note, &self.config.device);
@@ -202,7 +203,7 @@ impl Limits {
         if self.until_search == 0 { self.search() } else { Vec::new() }
     }
 
-    /// Lets go of cgroups that have gone, takes up new ones, and sees what other programs have set.
+    /// Drops cgroups that have gone, adds new ones, and reads limits that other programs have set.
     fn search(&mut self) -> Vec<String> {
         self.until_search = LOOKS_PER_SEARCH;
         let mut said = Vec::new();
@@ -250,7 +251,7 @@ impl Drop for Limits {
         for mut member in std::mem::take(&mut self.members).into_values() {
             member.heed(&mut self.note, &self.config.device);
             if let Err(error) = self.note.put_back(&member.group) {
-                warn!("{}: its limits were not put back: {error}", member.group.folder.display());
+                warn!("{}: cannot put its former limits back: {error}", member.group.folder.display());
             }
         }
         if let Err(error) = self.note.write() {
@@ -319,7 +320,7 @@ mod tests {
     const DEVICE: &str = "8:0";
     const CAPS: Caps = Caps { read_bytes_per_second: 1000, write_bytes_per_second: 2000 };
 
-    /// A steered cgroup in a folder of plain files, which both versions' kernels keep in the same form.
+    /// A steered cgroup in a folder of plain files, in the format of both versions' kernels.
     struct Steered {
         member: Member,
         note: Note,
@@ -384,7 +385,7 @@ mod tests {
     /// Red where what stood there in the beginning is put back whatever happened since.
     /// Promise: tenants-steer-others.
     #[test]
-    fn what_another_program_sets_meanwhile_is_put_back_also_if_nobody_looked() {
+    fn what_another_program_sets_meanwhile_is_put_back_also_without_a_look() {
         let steered = Steered::begin("8:0 rbps=5000 wbps=max\n");
         steered.other(limit(Some(700), Some(2000)));
         assert_eq!(steered.end(), limit(Some(700), None), "the reads' is its, the writes' was ours");
@@ -392,7 +393,7 @@ mod tests {
         steered.other(Limit::default());
         assert_eq!(steered.end(), limit(None, None), "it took its own limit away");
         let steered = Steered::begin("8:0 rbps=5000 wbps=max\n");
-        assert_eq!(steered.end(), limit(Some(5000), None), "nobody else was there");
+        assert_eq!(steered.end(), limit(Some(5000), None), "no other agent was there");
     }
 
     /// Promise: tenants-steer-others.

@@ -1,4 +1,4 @@
-//! What limits cgroups had, written down before they are changed, so that a successor can put them back.
+//! The former limits of cgroups, noted before they change, so that a successor can put them back.
 //!
 //! A line a cgroup: the number of its folder, its limits, its folder. The kernel's numbers start anew when it does, so
 //! the first line says which start it was.
@@ -6,7 +6,7 @@
 use super::group::{Group, Limit};
 use plimsoll_linux::boot_id;
 use plimsoll_linux::durable::{remove_file, replace_file};
-use std::fs;
+use plimsoll_linux::files::read_regular;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,12 +21,12 @@ pub(super) struct Note {
 }
 
 impl Note {
-    /// The note in `path` of limits on `device`; what a predecessor left in it comes first, put back. Answers with what
+    /// The note in `path` of limits on `device`. Limits in a predecessor's note are put back first. Answers with what
     /// was.
     pub(super) fn open(path: PathBuf, device: &str) -> io::Result<(Note, Vec<String>)> {
-        let text = match fs::read_to_string(&path) {
+        let text = match read_regular(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            text => text?,
+            bytes => String::from_utf8(bytes?).map_err(io::Error::other)?,
         };
         let mut note = Note { path, device: device.to_owned(), entries: read(&text, device, &this_boot()) };
         let mut said = Vec::new();
@@ -49,7 +49,7 @@ impl Note {
         self.write().map(|()| limit).inspect_err(|_| drop(self.entries.pop()))
     }
 
-    /// Another program has limited a cgroup to `limit` since it was noted: the end restores `limit`.
+    /// Another program has limited a cgroup to `limit` since the note: the end restores `limit`.
     pub(super) fn change(&mut self, group: &Group, limit: Limit) -> io::Result<()> {
         let Some(entry) = self.entries.iter_mut().find(|(noted, _)| noted == group) else { return Ok(()) };
         entry.1 = limit;
@@ -86,7 +86,7 @@ impl Note {
     }
 }
 
-/// A kernel that does not tell has no notes of an earlier start to mistake for its own.
+/// A kernel that does not tell its boot has no notes of an earlier start.
 fn this_boot() -> String {
     boot_id().unwrap_or_default()
 }
@@ -114,6 +114,7 @@ fn read(text: &str, device: &str, boot_id: &str) -> Vec<(Group, Limit)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     /// Promise: tenants-steer.
     #[test]

@@ -66,7 +66,7 @@ proptest! {
     /// once the first have gone, and every thread goes on.
     /// Promise: tenants-held-threads.
     #[test]
-    fn few_wait_below_and_everybody_goes_on(
+    fn few_wait_below_and_every_thread_continues(
         threads in prop::collection::vec(1..200u32, 1..6),
         delays in prop::collection::vec(0..10u64, 64),
         goes in 1..4u32,
@@ -248,7 +248,7 @@ fn strangers_at_a_word_delay_its_readers_by_half_a_second_and_seldom() {
 }
 
 #[test]
-fn strangers_who_have_gone_are_forgotten_and_few_are_admitted_again() {
+fn strangers_that_have_gone_are_forgotten_and_few_are_admitted_again() {
     let (siege, mut victim) = (Siege::by(1000), Victim::new());
     victim.delay_ms(&siege, 100, 20);
     assert!(victim.readers.strangers[&VICTIM].count > STRANGERS_MAX);
@@ -264,7 +264,7 @@ fn strangers_who_have_gone_are_forgotten_and_few_are_admitted_again() {
 
 /// On a machine that is so busy that it takes them longer.
 #[test]
-fn who_comes_late_is_no_stranger() {
+fn a_reader_that_comes_late_is_no_stranger() {
     let (siege, mut victim) = (Siege::by(0), Victim::new());
     victim.reads.was_early(VICTIM);
     victim.mind(&siege);
@@ -305,7 +305,7 @@ fn if_all_come_late_they_are_still_let_in_a_few_at_a_time() {
 }
 
 #[test]
-fn whoever_was_early_pays_before_anybody_is_admitted() {
+fn an_early_reader_pays_before_any_is_admitted() {
     let (crowd, members) = (Crowd::default(), members(2));
     let (mut readers, mut reads) = (Readers::default(), HeldReads::default());
     let [account, other] = [AccountId(10), AccountId(11)];
@@ -331,7 +331,7 @@ fn whoever_was_early_pays_before_anybody_is_admitted() {
 }
 
 #[test]
-fn the_places_are_shared_by_those_who_wait() {
+fn the_places_are_shared_by_waiting_sessions() {
     let (crowd, members) = (Crowd::default(), members(62));
     let (mut readers, mut reads) = (Readers::default(), HeldReads::default());
     for account in members.accounts() {
@@ -351,7 +351,7 @@ fn the_places_are_shared_by_those_who_wait() {
 }
 
 #[test]
-fn whoever_leaves_takes_those_who_wait_along() {
+fn a_front_end_that_leaves_takes_its_waiters_along() {
     let (crowd, members) = (Crowd::default(), members(1));
     let (mut readers, mut reads) = (Readers::default(), HeldReads::default());
     reads.was_early(AccountId(10));

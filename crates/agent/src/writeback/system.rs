@@ -27,7 +27,7 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// Starts writing the dirty pages of a range, without waiting for them, except where the device's queue is full.
+/// Starts writing the dirty pages of a range, without waiting, unless the device's queue is full.
 ///
 /// # Errors
 /// What sync_file_range(2) says: an error of the disk that was seen before, or a file that cannot be written back.

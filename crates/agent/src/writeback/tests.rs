@@ -134,7 +134,7 @@ impl Busy {
 /// As an engine's thread must be able to, whatever the disk does.
 /// Promise: tenants-writeback-files.
 #[test]
-fn who_asks_does_not_wait_for_a_thread_that_does() {
+fn a_caller_does_not_wait_for_a_thread_that_waits() {
     let writeback = Writeback::start().unwrap();
     let (slices, busy) = (writeback.slices(), Busy::new(&writeback));
     let (asked, has_asked) = channel();
@@ -187,7 +187,7 @@ fn no_file_is_open_after_the_end() {
 }
 
 #[test]
-fn the_end_comes_before_what_still_waits_and_whoever_goes_on_asking() {
+fn the_end_comes_before_waiting_requests_and_clients_that_ask_on() {
     let writeback = Writeback::start().unwrap();
     let (slices, mounts, is_over) = (writeback.slices(), writeback.mounts(), writeback.is_over.clone());
     let busy = Busy::new(&writeback);

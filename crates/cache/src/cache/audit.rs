@@ -6,9 +6,9 @@ use plimsoll_core::Class;
 use plimsoll_core::class::CLASSES;
 use std::collections::BTreeMap;
 
-/// Where a unit is.
+/// The list, or other set of units, that a unit is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Membership {
     Empty,
     Free,
     ToClean,
@@ -18,83 +18,83 @@ enum Place {
     InOrder,
 }
 
-impl Place {
-    /// Whether a unit there holds a block.
+impl Membership {
+    /// Whether a unit of it holds a block.
     fn holds(self) -> bool {
-        !matches!(self, Place::Empty | Place::Bad)
+        !matches!(self, Membership::Empty | Membership::Bad)
     }
 
     fn admits(self, state: State) -> bool {
         match self {
-            Place::Empty | Place::Bad => true,
-            Place::Free => state == State::Free,
-            Place::ToClean | Place::Cleaning => matches!(state, State::Cleaning | State::Wanted),
-            Place::Aside => state == State::Aside,
-            Place::InOrder => state == State::InOrder,
+            Membership::Empty | Membership::Bad => true,
+            Membership::Free => state == State::Free,
+            Membership::ToClean | Membership::Cleaning => matches!(state, State::Cleaning | State::Wanted),
+            Membership::Aside => state == State::Aside,
+            Membership::InOrder => state == State::InOrder,
         }
     }
 }
 
 impl Cache {
-    /// Looks at everything: each unit is in one place, each list is whole, each unit that holds a block is in the index
-    /// and nothing else is, and counts are what they count. O(units + lists).
+    /// Checks everything. Each unit is in one list, each list is whole, the index has exactly the units that hold a
+    /// block, and counts are right. O(units + lists).
     ///
     /// # Errors
     /// The first thing that is not so.
     pub fn audit(&self) -> Result<(), String> {
-        let places = self.places()?;
-        for (at, place) in places.iter().enumerate() {
+        let sets = self.memberships()?;
+        for (at, set) in sets.iter().enumerate() {
             let unit = UnitId(at as u32);
-            let Some(place) = *place else { continue };
+            let Some(set) = *set else { continue };
             let state = self.units.state(unit);
-            if !place.admits(state) {
-                return Err(format!("unit {at} is in {place:?} and says that it is {state:?}"));
+            if !set.admits(state) {
+                return Err(format!("unit {at} is in {set:?} and says that it is {state:?}"));
             }
         }
-        let holders: Vec<bool> = places.iter().map(|place| place.is_some_and(Place::holds)).collect();
+        let holders: Vec<bool> = sets.iter().map(|set| set.is_some_and(Membership::holds)).collect();
         let is_trimmed = |unit: UnitId| self.units.block(unit) == crate::cache::TRIMMED;
         self.index.audit(&self.units, |unit| holders[unit.0 as usize] && !is_trimmed(unit))?;
-        let in_limbo = places.iter().filter(|place| place.is_none()).count() as u32;
+        let in_limbo = sets.iter().filter(|set| set.is_none()).count() as u32;
         if in_limbo != self.in_limbo {
             return Err(format!("{in_limbo} units are in limbo and {} are counted", self.in_limbo));
         }
-        self.audit_partition(&places)
+        self.audit_partition(&sets)
     }
 
-    /// Where each unit is; `None`: in limbo.
-    fn places(&self) -> Result<Vec<Option<Place>>, String> {
-        let mut places = vec![None; self.units.count() as usize];
-        let mut put = |unit: UnitId, place: Place| match places[unit.0 as usize].replace(place) {
-            Some(other) => Err(format!("unit {} is in {other:?} and in {place:?}", unit.0)),
+    /// The set that each unit is in; `None`: in limbo.
+    fn memberships(&self) -> Result<Vec<Option<Membership>>, String> {
+        let mut sets = vec![None; self.units.count() as usize];
+        let mut put = |unit: UnitId, set: Membership| match sets[unit.0 as usize].replace(set) {
+            Some(other) => Err(format!("unit {} is in {other:?} and in {set:?}", unit.0)),
             None => Ok(()),
         };
         let own = [
-            (&self.empty, Place::Empty),
-            (&self.free, Place::Free),
-            (&self.to_clean, Place::ToClean),
-            (&self.aside, Place::Aside),
-            (&self.bad, Place::Bad),
+            (&self.empty, Membership::Empty),
+            (&self.free, Membership::Free),
+            (&self.to_clean, Membership::ToClean),
+            (&self.aside, Membership::Aside),
+            (&self.bad, Membership::Bad),
         ];
         let lists = self.policy.anatomy().lists;
-        let of_policy = lists.into_iter().flatten().map(|list| (list, Place::InOrder));
-        for (list, place) in own.into_iter().chain(of_policy) {
-            let members = List::audit(list, &self.units).map_err(|error| format!("list {place:?}: {error}"))?;
-            members.into_iter().try_for_each(|unit| put(unit, place))?;
+        let of_policy = lists.into_iter().flatten().map(|list| (list, Membership::InOrder));
+        for (list, set) in own.into_iter().chain(of_policy) {
+            let members = List::audit(list, &self.units).map_err(|error| format!("list {set:?}: {error}"))?;
+            members.into_iter().try_for_each(|unit| put(unit, set))?;
         }
-        self.cleaning.iter().try_for_each(|job| put(job.unit, Place::Cleaning))?;
+        self.cleaning.iter().try_for_each(|job| put(job.unit, Membership::Cleaning))?;
         if lists.is_none() {
             // The policy has what is in the index and is nowhere else.
             let is_in_order = |unit: UnitId| self.find(self.units.block(unit)) == Some(unit);
-            let elsewhere = (0..).map(UnitId).zip(&mut places).filter(|(_, place)| place.is_none());
-            elsewhere.filter(|(unit, _)| is_in_order(*unit)).for_each(|(_, place)| *place = Some(Place::InOrder));
+            let in_none = (0..).map(UnitId).zip(&mut sets).filter(|(_, set)| set.is_none());
+            in_none.filter(|(unit, _)| is_in_order(*unit)).for_each(|(_, set)| *set = Some(Membership::InOrder));
         }
-        Ok(places)
+        Ok(sets)
     }
 
     /// Units in order by class and by pool.
-    fn audit_partition(&self, places: &[Option<Place>]) -> Result<(), String> {
+    fn audit_partition(&self, sets: &[Option<Membership>]) -> Result<(), String> {
         let (mut classes, mut pools, mut all) = ([0; CLASSES], BTreeMap::<Pool, u32>::new(), 0);
-        for (at, _) in places.iter().enumerate().filter(|(_, place)| **place == Some(Place::InOrder)) {
+        for (at, _) in sets.iter().enumerate().filter(|(_, set)| **set == Some(Membership::InOrder)) {
             let unit = UnitId(at as u32);
             classes[usize::from(self.units.class(unit).number())] += 1;
             *pools.entry(self.units.pool(unit)).or_default() += 1;

@@ -13,8 +13,8 @@ use crate::units::{Held, List, POOLS_MAX, Part, Pool, UnitId};
 use plimsoll_core::Class;
 use plimsoll_core::class::CLASSES;
 
-/// What a part's units are, before they are in a list.
-struct Counts {
+/// How many of a part's units there are of each kind, before they are in a list.
+struct Histogram {
     /// By rank of age.
     ranks: Vec<u32>,
     classes: [u32; CLASSES],
@@ -28,18 +28,18 @@ struct Chains {
     empty: List,
 }
 
-fn count(part: &Part<'_>, ranks: usize, is_held: impl Fn(u16) -> bool) -> Counts {
-    let mut counts = Counts { ranks: vec![0; ranks], classes: [0; CLASSES], pools: vec![0; POOLS_MAX] };
+fn count(part: &Part<'_>, ranks: usize, is_held: impl Fn(u16) -> bool) -> Histogram {
+    let mut histogram = Histogram { ranks: vec![0; ranks], classes: [0; CLASSES], pools: vec![0; POOLS_MAX] };
     for unit in part.units().map(UnitId) {
         let held = part.get(unit);
         if !is_held(held.mark) {
             continue;
         }
-        counts.ranks[held.stamp as usize] += 1;
-        counts.classes[usize::from(held.class.number())] += 1;
-        counts.pools[usize::from(held.pool.number())] += 1;
+        histogram.ranks[held.stamp as usize] += 1;
+        histogram.classes[usize::from(held.class.number())] += 1;
+        histogram.pools[usize::from(held.pool.number())] += 1;
     }
-    counts
+    histogram
 }
 
 /// Where a part's units go: the lists of a policy.
@@ -75,9 +75,9 @@ fn chain(part: &mut Part<'_>, lists: &Lists<'_>, stampers: &mut [Stamper], is_he
 }
 
 impl Cache {
-    /// Puts all units, of which none is in a list, into one. Units with a mark that says that they hold a block go into
-    /// the policy's order: by the rank below `ranks` in their stamp (0 is the oldest) and among equals by their number.
-    /// The others go among the empty ones.
+    /// Puts all units, of which none is in a list, into one. Units with a mark of a block go into the policy's order.
+    /// It is by the rank below `ranks` in their stamp (0 is the oldest), and among equals by number. The others go
+    /// among the empty ones.
     pub(crate) fn list_all(&mut self, ranks: usize, is_held: impl Fn(u16) -> bool + Copy + Sync, threads: usize) {
         if self.policy.at_once().is_none() {
             self.list_one_by_one(ranks, is_held);
@@ -88,7 +88,7 @@ impl Cache {
         self.refill();
     }
 
-    /// The same for a policy without lists that can be filled at once: a chain for each rank is enough then.
+    /// The same for a policy with lists that cannot be filled at once: a chain for each rank is enough then.
     fn list_one_by_one(&mut self, ranks: usize, is_held: impl Fn(u16) -> bool) {
         let mut chains = vec![List::default(); ranks];
         for unit in (0..self.units.count()).map(UnitId) {
@@ -134,12 +134,12 @@ impl Cache {
         }
         parts.iter().for_each(|chains| self.empty.append(&mut self.units, chains.empty));
         lists.adopt(&self.units, filled, before);
-        for Counts { classes, pools, .. } in &counts {
+        for Histogram { classes, pools, .. } in &counts {
             self.partition.came_at_once(classes, pools);
         }
     }
 
-    /// A class or pool beyond its bound gives up the first of its own units that would leave.
+    /// A class or pool beyond its bound gives up its units, the next to leave first.
     fn expel_beyond_bounds(&mut self) {
         for class in (0..CLASSES as u8).filter_map(Class::new) {
             while self.partition.is_beyond(class) && self.expel(Among::Class(class)) {}
@@ -235,7 +235,7 @@ mod tests {
 
         /// Promise: store-fill.
         #[test]
-        fn who_has_more_than_he_may_gives_up_his_oldest(units in prop::collection::vec(held(), 40..300), threads in 1usize..5) {
+        fn a_class_beyond_its_bound_gives_up_its_oldest(units in prop::collection::vec(held(), 40..300), threads in 1usize..5) {
             let mut config = CacheConfig::new(units.len() as u32, scheme(0.01));
             let (pool, class) = (Pool::new(2).unwrap(), Class::new(1).unwrap());
             config.pools.push((pool, 0.1));

@@ -1,11 +1,11 @@
-//! What a cache on a device asks of the half that decides, and a cache in memory does not.
+//! Operations of the deciding half that only a cache on a device needs.
 //!
 //! On a device, a unit cannot simply be given to another block: the device must first have forgotten what was in it. So
-//! a unit goes the long way: [`Cache::evict_free`] forgets the block of the oldest free unit, the host makes that
+//! a unit goes the long way. [`Cache::evict_free`] forgets the block of the oldest free unit, the host makes that
 //! durable, and [`Cache::release`] says that the unit can be used. Between the two it is *in limbo*.
 //!
-//! A block that is written again may not be written where it is, because a crash half-way would leave neither version:
-//! it is written to an empty unit ([`Cache::take_empty`]), and [`Cache::relocate`] switches.
+//! A rewritten block must not overwrite its old version, because a crash half-way would leave neither. It goes to an
+//! empty unit ([`Cache::take_empty`]), and [`Cache::relocate`] switches.
 
 use crate::cache::{Cache, CleanJob};
 use crate::policy::BlockEvent;
@@ -27,7 +27,7 @@ impl Cache {
         self.to_clean.len() + self.cleaning.len() as u32
     }
 
-    /// An empty unit, which is the caller's until the caller relocates a block to it or [`Cache::release`]s it.
+    /// An empty unit, for the caller until it relocates a block to it or [`Cache::release`]s it.
     pub fn take_empty(&mut self) -> Option<UnitId> {
         let unit = self.empty.pop(&mut self.units)?;
         self.in_limbo += 1;
@@ -40,7 +40,7 @@ impl Cache {
         Some((unit, self.units.block(unit)))
     }
 
-    /// The unit that [`Cache::next_free`] names is in use, or the store lacks what is in it: it returns into the order.
+    /// The unit of [`Cache::next_free`] is in use, or the store lacks its content: it returns into the order.
     pub fn keep_next_free(&mut self, is_dirty: bool) {
         if let Some(unit) = self.free.pop(&mut self.units) {
             self.units.set_state(unit, State::InOrder);
@@ -77,7 +77,7 @@ impl Cache {
         self.bad.len()
     }
 
-    /// Whether the store has refused `unit`, or it cannot be read, so that it waits for a request that uses it.
+    /// Whether the store has refused `unit`, or it cannot be read: it waits for a request that uses it.
     pub fn is_aside(&self, unit: UnitId) -> bool {
         self.units.state(unit) == State::Aside
     }
@@ -113,7 +113,7 @@ impl Cache {
         from
     }
 
-    /// Forgets `block`: its unit is in limbo, also if it was being cleaned; the host need not say how that ended.
+    /// Forgets `block`: its unit is in limbo, also if it was being cleaned. The host need not report the end of that.
     pub fn remove(&mut self, block: u64) -> Option<UnitId> {
         self.policy.heard(&BlockEvent::Trimmed { block });
         let unit = self.find(block)?;
@@ -132,14 +132,14 @@ impl Cache {
     }
 
     /// The number of the job by which the host copies `unit`, if it does. A job ends when it is done or has failed, or
-    /// when the block is forgotten; another job for the same unit or block has another number.
+    /// when the block is forgotten. Another job for the same unit or block has another number.
     pub fn job(&self, unit: UnitId) -> Option<u64> {
         self.cleaning.iter().find(|job| job.unit == unit).map(|job| job.job)
     }
 
-    /// The content of `unit`, which is being cleaned, cannot be read, or the store does not take it. The unit leaves
-    /// the way free for others, and returns into the order when it is used. False if `max` are aside already: then it
-    /// is still being cleaned.
+    /// The content of `unit`, which is being cleaned, cannot be read, or the store refuses it. The unit leaves the way
+    /// free for others, and returns into the order when it is used. False if `max` are aside already: then it is still
+    /// being cleaned.
     pub fn set_aside_of(&mut self, unit: UnitId, max: u32) -> bool {
         if self.units.is_dirty(unit) || self.units.state(unit) == State::Wanted {
             // A request uses it.
@@ -163,8 +163,7 @@ impl Cache {
         self.set_aside_of(unit, self.watermark_high)
     }
 
-    /// The store has what is in `unit`, without a job that asked for it: the unit stays where it is, or is free if it
-    /// was aside.
+    /// The store has the content of `unit` without a job. The unit stays where it is, or is free if it was aside.
     pub fn set_clean(&mut self, unit: UnitId) {
         if self.units.state(unit) != State::Aside {
             return self.units.set_dirty(unit, false);

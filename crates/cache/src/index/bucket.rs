@@ -9,7 +9,7 @@ pub(super) const EMPTY: u32 = u32::MAX;
 #[repr(C, align(64))]
 pub(super) struct Bucket {
     pub entries: [u32; ENTRIES],
-    /// Blocks that have this as their own bucket, or passed it on their way, and that are further on.
+    /// Blocks that have this as their own bucket, or passed it on their way, and stand in a later bucket.
     pub passed: u32,
 }
 
@@ -27,9 +27,8 @@ impl Bucket {
         Places(self.matches_one_by_one(mask, wanted))
     }
 
-    /// All are compared at once, without a branch, and the count with them; the outcome of that is thrown away. Sixteen
-    /// words are four vectors. Left to itself the compiler makes three and a half of them, and gathers what they say
-    /// word by word.
+    /// Compares all entries at once, without a branch, and the count with them. Sixteen words are four vectors. Left to
+    /// itself the compiler makes three and a half of them, and gathers what they say word by word.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "sse2")]

@@ -1,12 +1,12 @@
 //! Filling an index that is empty with all units at once.
 //!
 //! Each thread goes through some of the units. It does not put them into their buckets at once, but keeps them by
-//! *runs* of buckets that lie side by side. When it has enough of a run's, it takes the run and puts all of them there:
-//! so a thousand units in turn go to 4 MiB of memory and not to all of the index. As there are many runs, threads
-//! rarely wait for each other.
+//! *runs* of buckets that lie side by side. When it has enough of a run's units, it takes the run and puts all of them
+//! there. So a thousand units in turn go to 4 MiB of memory and not to all of the index. As there are many runs,
+//! threads rarely wait for each other.
 //!
-//! A unit with which another one's piece of hash agrees is a *suspect*: whether they have the same block only the other
-//! one tells, which may be anywhere. It is asked for, and the suspect is put aside until the others are through.
+//! A unit with the same piece of hash as another one is a *suspect*. Only the other unit, which may be anywhere, tells
+//! whether they have the same block. It is asked for, and the suspect is put aside until the others are through.
 //!
 //! A block that would overflow into the next run is put there at the end, when there are no threads any more.
 
@@ -20,14 +20,14 @@ use std::sync::Mutex;
 
 /// Buckets of a run: 4 MiB. Tests have several runs with a few units.
 const RUN_BUCKETS: usize = if cfg!(test) { 4 } else { 1 << 16 };
-/// Units that a thread has of a run until they go into its buckets: 8 KiB, and of all runs of 25 million units 264 KiB.
-/// Four times as many made no difference.
+/// Units of a run that a thread collects before they go into its buckets. They take 8 KiB, and for all runs of 25
+/// million units 264 KiB. Four times as many made no difference.
 const DUE_UNITS: usize = if cfg!(test) { 8 } else { 1 << 10 };
 /// A bucket is prefetched so many units before it is needed.
 const AHEAD: usize = 32;
 
-/// Of two units that say that they hold a block, whether the second has it rather than the first: an order of all
-/// units, so that it makes no difference which one comes first.
+/// Of two units with the same block, whether the second has it rather than the first. It is an order of all units, so
+/// it makes no difference which comes first.
 pub(crate) type Prefers<'a> = dyn Fn(UnitId, UnitId) -> bool + Sync + 'a;
 
 struct Filler<'a> {
@@ -42,7 +42,7 @@ struct Filler<'a> {
     beyond: Vec<UnitId>,
 }
 
-/// A unit with the piece of its block's hash, and the place of its bucket in its run.
+/// A unit with the piece of its block's hash, and its bucket's position in its run.
 #[derive(Clone, Copy, Default)]
 struct Due {
     entry: u32,
@@ -87,8 +87,8 @@ impl Filler<'_> {
         self.suspects = suspects;
     }
 
-    /// Gives a unit a place and answers true; if it is a suspect and was not put aside yet, answers false and asks for
-    /// the other one.
+    /// Gives a unit an entry and answers true. If it is a suspect and was not put aside yet, answers false and
+    /// prefetches the other one.
     #[inline]
     fn insert(&mut self, buckets: &mut [Bucket], Due { entry, at: home }: Due, was_aside: bool) -> bool {
         let (number, home) = (self.homes.number_mask(), home as usize);
@@ -117,7 +117,7 @@ impl Filler<'_> {
         true
     }
 
-    /// Whether another unit says that it has the block of `unit`, too: then one of the two is chosen.
+    /// Whether another unit claims the block of `unit`, too: then one of the two is chosen.
     fn is_double(&mut self, entries: &mut [u32], unit: UnitId, tag: u32) -> bool {
         let number = self.homes.number_mask();
         for entry in entries {
@@ -185,7 +185,7 @@ mod tests {
     ///
     /// Planted break: suspects are left out.
     #[test]
-    fn who_look_alike_all_have_a_place() {
+    fn blocks_that_look_alike_all_have_a_place() {
         let count = 1 << 18;
         let (mut units, mut index) = (Units::new(count), Index::new(count, 12, 1));
         let block = |unit: u32| u64::from(unit) * 7;

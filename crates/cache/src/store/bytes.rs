@@ -2,7 +2,7 @@
 
 use plimsoll_core::{crc32c, crc32c_append};
 
-/// Bytes of a block: of the journal, of a page of the map, of a unit.
+/// Bytes of a block of the journal, of a page of the map, or of a unit.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// A block of the device.
@@ -13,7 +13,7 @@ const CHECKSUM_AT: usize = BLOCK_BYTES - 4;
 
 /// The kinds of blocks: the checksum of one kind is never right for another.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum BlockKind {
     /// A superblock.
     Superblock = 1,
     /// A block of the journal.
@@ -39,14 +39,14 @@ pub(super) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 }
 
 /// Writes the checksum into a block that is complete but for it, and answers what it is.
-pub fn seal(block: &mut Block, kind: Kind) -> u32 {
+pub fn seal(block: &mut Block, kind: BlockKind) -> u32 {
     let checksum = crc32c_append(kind as u32, &block[..CHECKSUM_AT]);
     put(block, CHECKSUM_AT, &checksum.to_le_bytes());
     checksum
 }
 
 /// The checksum of a block, if it is right.
-pub(super) fn sealed(block: &Block, kind: Kind) -> Option<u32> {
+pub(super) fn sealed(block: &Block, kind: BlockKind) -> Option<u32> {
     let checksum = get_u32(block, CHECKSUM_AT);
     (crc32c_append(kind as u32, &block[..CHECKSUM_AT]) == checksum).then_some(checksum)
 }

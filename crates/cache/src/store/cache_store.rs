@@ -1,12 +1,12 @@
-//! The cache at work: it is handed requests and what became of its operations, and hands out operations and answers.
+//! The cache at work: it takes requests and the outcomes of its operations, and hands out operations and answers.
 //!
 //! Nothing here waits, reads a clock or touches a device, and after [`CacheStore::new`] nothing is allocated. The host
-//! asks for [`CacheStore::next_operation`] until there is none, does them in any order and all at once if it likes, and
-//! says of each how it ended. So a test can stop it between any two steps of any order, which is what
+//! asks for [`CacheStore::next_operation`] until there is none. It does them in any order, also all at once, and
+//! reports the outcome of each. So a test can stop it between any two steps of any order, which is what
 //! `tests/store/crash.rs` does.
 //!
-//! **It conducts.** Each part beside this file has a state of its own, is given what it needs to know, and returns the
-//! operations that follow for it. What concerns several parts is here and in this folder: nothing else has all of them.
+//! **It conducts.** Each part beside this file has its own state, gets what it needs to know, and returns the
+//! operations that follow. What concerns several parts is here and in this folder: nothing else has all of them.
 //!
 //! | part | file | conducted in |
 //! | --- | --- | --- |
@@ -31,11 +31,11 @@ use super::cleaner::Cleaner;
 use super::commit::Journal;
 use super::contents::encode_page;
 use super::marks::Marks;
+use super::opened::Opened;
 use super::operation::{Action, Failure, Operation, Request, RequestKind, Semantics, Target};
 use super::outbox::{Outbox, Own};
 use super::pages::Pages;
-use super::recovery::Opened;
-use super::slots::{Kind, Slots, Step};
+use super::slots::{Slots, Step, TaskKind};
 use super::snapshot::Snapshot;
 use super::store_side::StoreSide;
 use super::superblock::Superblock;
@@ -44,12 +44,12 @@ use crate::cache::Cache;
 use plimsoll_core::class::CLASSES;
 use std::collections::VecDeque;
 
-/// How much is under way at once; each takes a buffer of a block or two.
+/// Bounds on work under way. Each unit of it takes a buffer of a block or two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Requests, 1 to 256; a request beyond that is told to come again.
     pub requests: u32,
-    /// Units that are copied to the store, 1 to 64: half of them are one turn of the syncer, and make runs of
+    /// Units that are copied to the store at a time, 1 to 64. Half of them are one turn of the syncer, and make runs of
     /// neighbours.
     pub cleaning: u32,
 }
@@ -86,7 +86,7 @@ pub struct Counters {
     pub damaged_dirty: u64,
 }
 
-/// How often blocks of a class were asked for so far, and found in the cache.
+/// Requests for blocks of a class so far, and hits among them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounters {
     /// Reads of a block, or a part of it.
@@ -151,13 +151,12 @@ impl CacheStore {
         store
     }
 
-    /// How many requests can be taken: as long as none, [`CacheStore::submit`] says no to every request.
+    /// Requests that can be taken. At 0, [`CacheStore::submit`] refuses every request.
     pub fn room(&self) -> u32 {
         self.slots.room()
     }
 
-    /// Requests under way, including those with an answer already taken while a block that was read is put into its
-    /// unit.
+    /// Requests under way, including answered ones with a block that is still put into its unit.
     pub fn requests_under_way(&self) -> u32 {
         self.slots.requests() - self.room()
     }
@@ -167,7 +166,7 @@ impl CacheStore {
         self.slots.room_together(requests)
     }
 
-    /// `block` will be asked for soon, after those that were announced before: starts loading what that will look at.
+    /// A request for `block` comes soon, after those announced before: starts loading the memory that it needs.
     #[inline]
     pub fn announce(&mut self, block: u64) {
         self.cache.announce(block);
@@ -179,10 +178,9 @@ impl CacheStore {
         self.slots.expect(requests);
     }
 
-    /// Takes a request; `data` is what is written. False if it has to wait, because there is no room, because the
-    /// journal has no room for what it changes, or because it is a write of a new block before its turn
-    /// (`docs/cache.md`, overload). Ask again after another operation has ended. There is one under way then, or an
-    /// answer to be taken.
+    /// Takes a request; `data` is what is written. False if the request has to wait. Reasons are no room, no room in
+    /// the journal for its changes, or a write of a new block before its turn (`docs/cache.md`, overload). Ask again
+    /// after another operation has ended. There is one under way then, or an answer to be taken.
     pub fn submit(&mut self, request: &Request, data: &[u8]) -> bool {
         let is_change = matches!(request.kind, RequestKind::Write | RequestKind::Trim);
         self.turns.submitted();
@@ -194,18 +192,18 @@ impl CacheStore {
             return false;
         }
         let kind = match request.kind {
-            RequestKind::Read => Kind::Read,
-            RequestKind::Write => Kind::Write,
-            RequestKind::Trim => Kind::Trim,
-            RequestKind::Flush => Kind::Flush,
+            RequestKind::Read => TaskKind::Read,
+            RequestKind::Write => TaskKind::Write,
+            RequestKind::Trim => TaskKind::Trim,
+            RequestKind::Flush => TaskKind::Flush,
         };
         let at = self.slots.take(kind, request.token, request.block).expect("there is room");
         let slot = &mut self.slots.slots[at];
         (slot.from, slot.to, slot.class, slot.pool) = (request.from, request.to, request.class, request.pool);
-        if kind == Kind::Write {
+        if kind == TaskKind::Write {
             self.slots.data[at].0[usize::from(request.from)..usize::from(request.to)].copy_from_slice(data);
         }
-        if kind == Kind::Flush {
+        if kind == TaskKind::Flush {
             self.start_flush(at);
         } else if self.slots.lock(at) {
             self.runnable.push_back(at as u32);
@@ -215,19 +213,19 @@ impl CacheStore {
         true
     }
 
-    /// Whether the last request that was submitted wanted a unit for a block that the cache did not have.
+    /// Whether the last submitted request wanted a unit for a block that the cache did not have.
     pub fn wanted_unit(&self) -> bool {
         self.turns.wanted_unit
     }
 
-    /// Whether the last request that was submitted has to wait for a unit or for the journal. All others that were
-    /// refused wait for a place.
+    /// Whether the last submitted request has to wait for a unit or for the journal. All others that were refused wait
+    /// for a place.
     pub fn refused_for_turn(&self) -> bool {
         self.turns.was_refused
     }
 
-    /// Whether so much waits for the journal that no more requests should come; false if the journal is written no
-    /// more.
+    /// Whether so much waits for the journal that no more requests should come; false if the journal cannot be written
+    /// any more.
     fn is_crowded(&self) -> bool {
         self.journal.is_crowded() && !self.has_failed
     }
@@ -237,7 +235,7 @@ impl CacheStore {
         self.outbox.next()
     }
 
-    /// What an operation reads into or writes from; as long as it is under way, it stays where it is.
+    /// Memory that an operation reads into or writes from. It does not move while the operation is under way.
     pub fn buffer(&mut self, operation: &Operation) -> &mut [u8] {
         let block: &mut Block = match self.outbox.owner(operation.id) {
             Err(slot) if self.slots.slots[slot].step == Step::Merge => &mut self.slots.old[slot].0,
@@ -251,8 +249,8 @@ impl CacheStore {
         &mut block[from..from + operation.length_bytes as usize]
     }
 
-    /// Whether both move or trim a whole block, and `next` goes on where `before` ends: on the store, and in memory.
-    /// Then a host may do both at once.
+    /// Whether both move or trim a whole block, and `next` follows `before` on the store and in memory. Then a host may
+    /// do both at once.
     pub fn goes_on(&self, before: &Operation, next: &Operation) -> bool {
         let moves_block = |operation: &Operation| {
             let slot = self.slots.slots.get(operation.id as usize);
@@ -267,8 +265,7 @@ impl CacheStore {
         is_next && next.action == before.action && moves_block(before) && moves_block(next)
     }
 
-    /// Where the bytes begin of so many operations from `first` on, each of which [goes on](Self::goes_on) where the
-    /// one before ends.
+    /// Start of the bytes of `count` operations from `first` on, each of which [follows](Self::goes_on) the one before.
     ///
     /// # Panics
     /// If there are not so many.
@@ -286,8 +283,8 @@ impl CacheStore {
         self.drive();
     }
 
-    /// Hands the next answer to `take`: the request's token, whether it failed, and what was read. False if there is
-    /// none. While the cache is being closed, there may be an operation after the last one.
+    /// Hands the next answer to `take`: the request's token, its failure if any, and the bytes that were read. False if
+    /// there is none. While the cache is being closed, there may be an operation after the last one.
     pub fn next_answer(&mut self, take: impl FnOnce(u64, Option<Failure>, &[u8])) -> bool {
         let Some((at, failure)) = self.answers.pop_front() else { return false };
         let at = at as usize;
@@ -320,8 +317,8 @@ impl CacheStore {
         }
     }
 
-    /// What was written to the device before is durable: the old units of a block of the journal are free, and the
-    /// requests that waited for it go on.
+    /// Earlier writes to the device are durable. The old units of a block of the journal are free, and the requests
+    /// that waited for it go on.
     fn cache_flushed(&mut self) {
         let Self { journal, cache, .. } = self;
         if journal.flushed(|unit| cache.release(unit)) {
@@ -399,8 +396,8 @@ impl CacheStore {
         }
     }
 
-    /// The journal or the map cannot be written any more: nothing new can be made durable. What is in the cache can be
-    /// read; after the next start all of it is there that was acknowledged as durable.
+    /// The journal or the map cannot be written any more: no new change can be made durable. What is in the cache can
+    /// be read; after the next start all of it is there that was acknowledged as durable.
     fn fail(&mut self) {
         self.has_failed = true;
         for at in 0..self.slots.slots.len() {
@@ -414,7 +411,7 @@ impl CacheStore {
     /// No request may wait for a device that has failed.
     fn refuse(&mut self, at: usize) {
         match self.slots.slots[at].kind {
-            Kind::Clean { .. } => self.clean_refused(at),
+            TaskKind::Clean { .. } => self.clean_refused(at),
             _ => self.finish(at, Some(Failure::Device)),
         }
     }

@@ -1,7 +1,7 @@
-//! What waits to be copied to the store, and what was copied and waits for a flush of the store.
+//! Units that wait to be copied to the store, and copied units that wait for a flush of the store.
 
 use super::refused::{Damaged, Refused};
-use super::slots::Kind;
+use super::slots::TaskKind;
 use super::write_back::Sweeper;
 use crate::units::UnitId;
 use plimsoll_core::Time;
@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 
 /// Units that may wait for a flush of the store.
 pub(super) const CLEANED_MAX: usize = 256;
-/// Units that are kept ready: so many parts of the cache, within these bounds (ours).
+/// Units that are kept ready: this part of the cache, within these bounds (ours).
 const READY_PARTS: u32 = 64;
 const READY_MIN: u32 = 2;
 const READY_MAX: u32 = 512;
-/// Copied units at which the syncer asks for a flush though more are being copied and no request waits.
+/// Copied units at which the syncer asks for a flush, although it copies more and no request waits.
 const BATCH: usize = 64;
 
 /// Units of a cache of so many that are kept ready.
@@ -46,7 +46,7 @@ pub(super) struct Cleaned {
 pub(super) struct Cleaner {
     pub cleaned: VecDeque<Cleaned>,
     /// Units of one turn, before they have slots.
-    pub turn: Vec<(u64, Kind)>,
+    pub turn: Vec<(u64, TaskKind)>,
     /// Runs so far.
     pub runs: u64,
     /// The next unit to be looked at, while everything is cleaned.
@@ -144,27 +144,27 @@ impl Cleaner {
         })
     }
 
-    /// Units that were copied by a later write of the store than that, and wait for a flush.
+    /// Units that a later write of the store than that copied, and that wait for a flush.
     pub fn copies(&self, after_writes: u64) -> usize {
         let is_meant = |entry: &&Cleaned| entry.why != Why::Promoted && entry.store_writes > after_writes;
         self.cleaned.iter().filter(is_meant).count()
     }
 
-    /// Whether what was copied is to be flushed: the store began its last flush after `flushing` writes, and `copying`
-    /// units are still being copied. While a request waits for a unit, as many as these are enough.
+    /// Whether to flush the copied units. The store began its last flush after `flushing` writes, and `copying` units
+    /// are still being copied. While a request waits for a unit, as many as these are enough.
     pub fn wants_flush(&self, flushing: u64, copying: usize, is_awaited: bool) -> bool {
         let copies = self.copies(flushing);
         copies > 0 && (copies >= BATCH || copying == 0 || (is_awaited && copies >= copying))
     }
 
-    /// A unit that waited for a flush which made so many writes of the store durable.
+    /// A unit that waited for a flush, if the flush made this many writes of the store durable.
     pub fn next_durable(&mut self, store_writes: u64) -> Option<Cleaned> {
         let is_durable = self.cleaned.front().is_some_and(|entry| entry.store_writes <= store_writes);
         if is_durable { self.cleaned.pop_front() } else { None }
     }
 
-    /// The next block that is copied because everything is, in a cache of so many units. `dirty_block` answers the
-    /// block of a dirty one; `is_rest_copied` says that no unit is on its way to the store.
+    /// The next block of a pass that copies everything, in a cache of so many units. `dirty_block` answers the block of
+    /// a dirty one; `is_rest_copied` says that no unit is on its way to the store.
     pub fn next_of_pass(
         &mut self,
         units: u32,
@@ -195,7 +195,7 @@ impl Cleaner {
         None
     }
 
-    /// Units are copied again at each half of an age even if the store failed. Answers whether a sweep goes on.
+    /// Units are copied again at each half of an age even if the store failed. Answers whether a sweep continues.
     pub fn tick(&mut self, now: Time, units: u32) -> bool {
         self.sweeper.tick(now, units, &mut self.is_paused)
     }

@@ -1,4 +1,4 @@
-//! The journal at work: records are gathered while a block is on its way, and one flush serves two blocks.
+//! The journal at work: it gathers records while a block is being written, and one flush serves two blocks.
 //!
 //! ```text
 //!   data of group 2 written        flush: group 1's block and group 2's data are durable
@@ -7,16 +7,15 @@
 //!                                       ^ group 1 is acknowledged, its old units are free
 //! ```
 //!
-//! A record is appended when the data that it speaks of is on the device, so a flush makes that data durable; only then
-//! its block is written. One block is on its way at a time: whatever follows a block in the ring proves that it is
-//! durable.
+//! A record is appended when its data is on the device, so a flush makes that data durable. Only then its block is
+//! written. One block is on its way at a time: whatever follows a block in the ring proves that it is durable.
 
 use super::bytes::{BLOCK_BYTES, Block};
 use super::journal::{self, RECORDS, Record};
 use super::layout::Layout;
 use super::operation::Target;
 use super::outbox::{Own, OwnOperation};
-use super::slots::Page;
+use super::slots::AlignedBlock;
 use crate::units::UnitId;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -32,7 +31,7 @@ struct Pending {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum CommitPhase {
     Idle,
     Flushing,
     Writing,
@@ -40,11 +39,11 @@ enum Phase {
 
 pub(super) struct Journal {
     open: VecDeque<Pending>,
-    /// Records of a journal block that is written when the flush under way is done, or is being written.
+    /// Records of a journal block that is written after the flush under way, or is being written.
     sealed: Vec<Pending>,
     /// Records of a journal block that is written and durable after the flush under way.
     written: Vec<Pending>,
-    pub image: Page,
+    pub image: AlignedBlock,
     records: Vec<Record>,
     appended: u64,
     committed: u64,
@@ -54,24 +53,24 @@ pub(super) struct Journal {
     pub previous: u32,
     /// The first block that is needed.
     pub start: u64,
-    phase: Phase,
+    phase: CommitPhase,
     flushes_started: u64,
     flushes_done: u64,
     flushes_wanted: u64,
-    /// The device has failed, and its cache was given up elsewhere: what is written here is of no account.
+    /// The device has failed, and its cache was given up elsewhere: further records need not be durable.
     pub is_given_up: bool,
 }
 
 impl Journal {
-    /// The journal of a cache with so many slots: its first block that is needed is `start`, its next one `sequence`,
-    /// and `previous` is the checksum of the block before that.
+    /// The journal of a cache with so many slots. `start` is its first block that is needed, `sequence` its next one,
+    /// and `previous` the checksum of the block before that.
     pub fn new(start: u64, sequence: u64, previous: u32, slots: usize) -> Journal {
         Journal {
             // Beyond the bound each request may add a record or two, and so may whatever is being cleaned.
             open: VecDeque::with_capacity(CROWDED + RECORDS + slots * 2 + super::cleaner::CLEANED_MAX),
             sealed: Vec::with_capacity(RECORDS),
             written: Vec::with_capacity(RECORDS),
-            image: Page([0; BLOCK_BYTES]),
+            image: AlignedBlock([0; BLOCK_BYTES]),
             records: Vec::with_capacity(RECORDS),
             appended: 0,
             committed: 0,
@@ -79,7 +78,7 @@ impl Journal {
             sequence,
             previous,
             start,
-            phase: Phase::Idle,
+            phase: CommitPhase::Idle,
             flushes_started: 0,
             flushes_done: 0,
             flushes_wanted: 0,
@@ -131,7 +130,7 @@ impl Journal {
         self.flushes_done
     }
 
-    /// The records after which the device knows what became of `blocks`, if it does not yet.
+    /// The number of the record after which the device knows the state of `blocks`, if it does not yet.
     pub fn speaks_of(&self, blocks: &Range<u64>) -> Option<u64> {
         let pending = self.written.iter().chain(&self.sealed).chain(&self.open);
         let is_it = |(_, pending): &(usize, &Pending)| blocks.contains(&pending.record.block);
@@ -162,7 +161,7 @@ impl Journal {
     /// Begins the next flush if a request needs one. Before it, the records that wait become the next block, if that is
     /// wanted and its number is below `end`.
     pub fn begin_flush(&mut self, end: u64, uuid: &[u8; 16]) -> Option<OwnOperation> {
-        if self.phase != Phase::Idle {
+        if self.phase != CommitPhase::Idle {
             return None;
         }
         let is_wanted = self.wanted > self.committed + (self.written.len() + self.sealed.len()) as u64;
@@ -174,7 +173,7 @@ impl Journal {
             self.seal(uuid);
         }
         self.flushes_started += 1;
-        self.phase = Phase::Flushing;
+        self.phase = CommitPhase::Flushing;
         Some(OwnOperation::flush(Own::CacheFlush, Target::Cache))
     }
 
@@ -192,20 +191,20 @@ impl Journal {
         true
     }
 
-    /// After a flush: the write of the block with the records of data that it made durable, if there is one.
+    /// After a flush: the write of the block with the records that the flush allows, if there is one.
     pub fn write_block(&mut self, layout: &Layout) -> Option<OwnOperation> {
         if self.sealed.is_empty() {
-            self.phase = Phase::Idle;
+            self.phase = CommitPhase::Idle;
             return None;
         }
-        self.phase = Phase::Writing;
+        self.phase = CommitPhase::Writing;
         Some(OwnOperation::write(Own::Journal, layout.journal_block(self.sequence - 1)))
     }
 
     /// The block is written, and durable after the next flush.
     pub fn block_written(&mut self) {
         std::mem::swap(&mut self.sealed, &mut self.written);
-        self.phase = Phase::Idle;
+        self.phase = CommitPhase::Idle;
     }
 }
 

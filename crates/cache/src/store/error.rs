@@ -58,6 +58,11 @@ pub enum FormatError {
     },
 }
 
+/// A size in blocks, as it is shown beside another one.
+fn beside(blocks: u64, others: u64) -> String {
+    ByteCount(blocks * BLOCK_BYTES as u64).beside(ByteCount(others * BLOCK_BYTES as u64))
+}
+
 /// What is damaged, and the bound of what accepting it would lose.
 fn damaged_words(report: &Report) -> String {
     let bytes = |units: u64| ByteCount(units * BLOCK_BYTES as u64);
@@ -112,8 +117,7 @@ pub enum OpenError {
     OtherStore,
     /// The store had another size when the cache was made.
     #[error(
-        "the cache is of this store when it had {}, and it has {} now", ByteCount(.was_blocks * BLOCK_BYTES as u64),
-        ByteCount(.is_blocks * BLOCK_BYTES as u64)
+        "the cache is of this store when it had {}, and it has {} now", beside(*.was_blocks, *.is_blocks), beside(*.is_blocks, *.was_blocks)
     )]
     OtherSize {
         /// Blocks that the store had.
@@ -127,8 +131,7 @@ pub enum OpenError {
         /// What there is and what would be given up; its units are not counted.
         report: Box<Report>,
     },
-    /// The pages of its map are whole, and not those that the superblock speaks of: some are older, and it is unknown
-    /// which.
+    /// The pages of its map are whole, but not those of the superblock: some are older, and it is unknown which.
     #[error("the pages of the cache's map are whole, but some of them are not those of which its superblock speaks")]
     OtherMap,
     /// The policy cannot be given to it.

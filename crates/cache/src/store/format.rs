@@ -16,7 +16,7 @@ use crate::units::BLOCKS_MAX;
 /// Pages that are written at once: 1 MiB.
 pub(super) const PAGES_AT_ONCE: usize = 256;
 
-/// The store that a cache belongs to, so that it is not put before another store.
+/// The store of a cache, so that the cache is not used with another store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The store's name, or what the host makes of it.

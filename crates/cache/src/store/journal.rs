@@ -1,16 +1,21 @@
 //! Blocks of the journal: what changed, in order.
 //!
-//! Each block names the cache, its own number and the checksum of the block before it, so that nothing else can be
-//! taken for the next one: neither what stood in its place a turn of the ring ago, nor the block of another cache.
+//! Each block names the cache, its own number and the checksum of the block before it. So no other block can be taken
+//! for the next one: neither its predecessor in the ring, nor the block of another cache.
 //!
 //! ```text
-//!   byte  0 uuid     16 sequence    24 checksum of the block before    28 records    32 the records, 16 bytes each    4092 checksum
+//!   byte     0 uuid
+//!           16 sequence
+//!           24 checksum of the block before
+//!           28 number of records
+//!           32 the records, 16 bytes each
+//!         4092 checksum
 //!
 //!   record, first word:   bit 63 | block: 36 bits | class: 5 | pool: 9 | kind: 2 | (12 reserved)
 //!           second word:  bit 63 | unit: 27 bits | checksum of the unit: 24 | (13 reserved)
 //! ```
 
-use super::bytes::{BLOCK_BYTES, Block, Kind, get, get_u32, get_u64, put, seal, sealed};
+use super::bytes::{BLOCK_BYTES, Block, BlockKind, get, get_u32, get_u64, put, seal, sealed};
 use crate::units::{Pool, UnitId};
 use plimsoll_core::Class;
 
@@ -22,7 +27,7 @@ pub const RECORDS: usize = (BLOCK_BYTES - RECORDS_AT - 4) / RECORD_BYTES;
 /// What a record says of its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The unit holds the block, and the store lacks this version; the block's previous unit is free.
+    /// The unit holds the block, and the store lacks this version. The block's previous unit is free.
     Dirty,
     /// The unit holds the block, as the store does.
     Clean,
@@ -98,15 +103,15 @@ pub fn encode(block: &mut Block, uuid: &[u8; 16], sequence: u64, previous: u32, 
     for (at, record) in records.iter().enumerate() {
         put(block, RECORDS_AT + at * RECORD_BYTES, &record.encode());
     }
-    seal(block, Kind::Journal)
+    seal(block, BlockKind::Journal)
 }
 
-/// The head of `block`, if it is one of the journal of cache `uuid` and whole.
+/// The head of `block`, if it is a whole journal block of cache `uuid`.
 pub fn head(block: &Block, uuid: &[u8; 16]) -> Option<Head> {
     if get::<16>(block, 0) != *uuid {
         return None;
     }
-    let checksum = sealed(block, Kind::Journal)?;
+    let checksum = sealed(block, BlockKind::Journal)?;
     let records = get_u32(block, 28) as usize;
     (records <= RECORDS).then(|| Head { sequence: get_u64(block, 16), previous: get_u32(block, 24), checksum, records })
 }

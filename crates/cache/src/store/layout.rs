@@ -10,19 +10,19 @@ use super::map::ENTRIES;
 use crate::index::UNITS_MAX;
 use crate::units::UnitId;
 
-/// Bytes of the largest cache, with all that it notes of itself: the format numbers its units with 27 bits.
+/// Bytes of the largest cache, with its own records: the format numbers units with 27 bits.
 pub const BYTES_MAX: u64 = (UNITS_MAX as u64 + 1) * BLOCK_BYTES as u64;
 /// Superblocks.
 pub const SUPERBLOCKS: u64 = 2;
-/// Blocks of the shortest journal: a snapshot begins when half are in use, and the last ones are kept
-/// for its end ([`BLOCKS_KEPT`]).
+/// Blocks of the shortest journal. A snapshot begins when half are in use, and the last ones are kept for its end
+/// ([`BLOCKS_KEPT`]).
 pub const JOURNAL_BLOCKS_MIN: u32 = 16;
-/// Blocks of the ring that are kept for the end of a snapshot: all records that can wait fill no more (`open` of
+/// Blocks of the ring that are kept for the end of a snapshot. All records that can wait fill no more (`open` of
 /// `commit`, with the greatest depth).
 pub(super) const BLOCKS_KEPT: u64 = 7;
-/// Blocks of the longest journal that is chosen by itself: 32 MiB, a tenth of a second to read.
+/// Blocks of the longest journal that is chosen by default: 32 MiB, a tenth of a second to read.
 const JOURNAL_BLOCKS_MAX: u64 = 8192;
-/// A journal of so many parts of the device, within these bounds (ours).
+/// The journal takes this part of the device, within these bounds (ours).
 const JOURNAL_PARTS: u64 = 256;
 
 /// The division of a device.

@@ -1,8 +1,8 @@
 //! Filling a cache with what its device says, before it serves a request.
 //!
-//! In four steps, each of which goes through memory in its order as far as it can: what the pages say, into the units;
-//! the index over all units at once; what the journal says, a record after the other; all units into their lists at
-//! once, by age. What the journal changed is the youngest.
+//! It takes four steps, each of which goes through memory in order as far as it can. The pages fill the units; then the
+//! index is made over all units at once. The journal's records are applied one after the other. All units go into their
+//! lists at once, by age. What the journal changed is the youngest.
 //!
 //! A unit's stamp is its rank meanwhile: 0 for the unit that would leave first.
 
@@ -99,9 +99,9 @@ impl Loader {
         (first..last).for_each(|unit| self.marks.clear(&mut self.cache.units, UnitId(unit)));
     }
 
-    /// All pages were read. If two of them say that they have a block, the page that was made later is right, or of
-    /// pages that were made at once the one with the higher number. The other one counts as changed: what it says must
-    /// not come back when the block has left the unit in which it is.
+    /// All pages were read. If two of them claim a block, the later page is right. Of pages that were made at once it
+    /// is the one with the higher number. The other one counts as changed: what it says must not come back when the
+    /// block has left the unit in which it is.
     pub fn index_all(&mut self, pages: &mut Pages) {
         let (units, sequences) = (&self.cache.units, &self.sequences);
         let made = |unit: UnitId| (sequences[Pages::of_unit(unit) as usize], unit);

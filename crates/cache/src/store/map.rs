@@ -5,12 +5,19 @@
 //! and a snapshot writes what has changed and no more.
 //!
 //! ```text
-//!   byte  0 uuid     16 generation    24 page    28 (reserved)    32 sequence    40 the entries, 10 bytes each    4092 checksum
+//!   byte     0 uuid
+//!           16 generation
+//!           24 page
+//!           28 (reserved)
+//!           32 sequence
+//!           40 the entries, 10 bytes each
+//!         4092 checksum
 //!
-//!   entry:   bit 79 | checksum of the unit: 24 bits | block: 36, all ones: none | class: 5 | pool: 9 | dirty | again | age: 4
+//!   entry:   bit 79 | checksum of the unit: 24 bits | block: 36, all ones: none | class: 5 | pool: 9
+//!                   | dirty | again | age: 4
 //! ```
 
-use super::bytes::{BLOCK_BYTES, Block, Kind, get, get_u32, get_u64, put, seal, sealed};
+use super::bytes::{BLOCK_BYTES, Block, BlockKind, get, get_u32, get_u64, put, seal, sealed};
 use crate::units::{BLOCKS_MAX, Pool};
 use plimsoll_core::Class;
 
@@ -52,7 +59,7 @@ pub struct PageHead {
     pub sequence: u64,
 }
 
-/// Writes a page; `entry` says what is in a unit, by its place in the page.
+/// Writes a page. `entry` gives the content of a unit, by its index in the page.
 pub fn encode(block: &mut Block, uuid: &[u8; 16], head: PageHead, mut entry: impl FnMut(usize) -> Option<Entry>) {
     block.fill(0);
     put(block, 0, uuid);
@@ -71,15 +78,15 @@ pub fn encode(block: &mut Block, uuid: &[u8; 16], head: PageHead, mut entry: imp
         });
         put(block, ENTRIES_AT + at * ENTRY_BYTES, &word.to_le_bytes()[..ENTRY_BYTES]);
     }
-    seal(block, Kind::Map);
+    seal(block, BlockKind::Map);
 }
 
-/// The head of `block`, if it is a page of the map of cache `uuid` and whole.
+/// The head of `block`, if it is a whole page of the map of cache `uuid`.
 pub fn head(block: &Block, uuid: &[u8; 16]) -> Option<PageHead> {
     if get::<16>(block, 0) != *uuid {
         return None;
     }
-    sealed(block, Kind::Map)?;
+    sealed(block, BlockKind::Map)?;
     Some(PageHead { generation: get_u64(block, 16), page: get_u32(block, 24), sequence: get_u64(block, 32) })
 }
 

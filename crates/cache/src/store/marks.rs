@@ -1,11 +1,11 @@
-//! What the device says of each unit, in 26 bits: ten in its mark ([`Units::mark`]) and two bytes here.
+//! The device's record of each unit, in 26 bits: ten in its mark ([`Units::mark`]) and two bytes here.
 //!
 //! ```text
 //!   mark, bit 9: dirty on the device | 8: recorded | 0 to 7: the checksum's upper byte
 //! ```
 //!
-//! Whether a unit is dirty *on the device* is not what the deciding half says of it: that is ahead while a block is on
-//! its way.
+//! Whether a unit is dirty *on the device* differs from the deciding half's state, which is ahead while a block is
+//! being written.
 
 use crate::memory::table;
 use crate::units::{UnitId, Units};
@@ -39,14 +39,14 @@ pub(super) fn is_recorded(mark: u16) -> bool {
     mark & RECORDED != 0
 }
 
-/// The marks of a run of units, for one of several threads that fill them at once.
+/// The marks of a run of units, for one of several threads that fill them.
 pub(super) struct MarksPart<'a> {
     first: u32,
     lower: &'a mut [u16],
 }
 
 impl MarksPart<'_> {
-    /// Notes what is kept here, and answers what is kept in the unit.
+    /// Stores the part of a mark that belongs here, and answers the part that belongs in the unit.
     #[inline]
     pub fn set(&mut self, unit: UnitId, mark: Mark) -> u16 {
         self.lower[(unit.0 - self.first) as usize] = mark.checksum as u16;

@@ -1,4 +1,5 @@
-//! Giving a cache to its store under another name: the same bytes, moved to another file system or reached another way.
+//! Gives a cache to its store under another name: the same bytes, moved to another file system or behind another
+//! device.
 //!
 //! **The order.** The superblock that holds may be volatile, so the device is flushed first, and the other superblock
 //! is made to say the same. Then each gets the new name in turn, with a flush between. The new one counts a start more,

@@ -1,4 +1,4 @@
-//! What is asked of the cache at work, what it asks of the host, and how both may end.
+//! Requests to the cache at work, its operations for the host, and their outcomes.
 
 use crate::units::Pool;
 use plimsoll_core::Class;
@@ -32,7 +32,7 @@ pub enum RequestKind {
     Write,
     /// The client does not need the whole block any more.
     Trim,
-    /// Makes all acknowledged writes durable; the block is of no account.
+    /// Makes all acknowledged writes durable; the block has no effect.
     Flush,
 }
 
@@ -64,7 +64,7 @@ pub enum Failure {
     /// The store failed.
     #[error("the store failed")]
     Store,
-    /// What the cache had of the block is damaged, and the store has only an older version.
+    /// The cache's version of the block is damaged, and the store has only an older one.
     #[error("what the cache had is damaged")]
     Damaged,
 }
@@ -85,7 +85,7 @@ pub enum Action {
     Read,
     /// From the operation's buffer.
     Write,
-    /// Every operation with an end that was said before this one was handed out is to be durable.
+    /// Makes every operation durable that was reported as done before this one was handed out.
     Flush,
     /// The bytes are not needed any more.
     Trim,

@@ -1,20 +1,19 @@
 //! How fast blocks may come in when something must leave for them.
 //!
 //! **The intuition.** The fast device takes writes faster than the slow one takes what must leave for them. If every
-//! write were given a unit as long as there is one, a burst would end as at a wall: the last unit is gone at full
-//! speed, and from then on every write waits. So units become dearer the fewer are free, and writes slow down long
-//! before the last one.
+//! write got a unit as long as there is one, a burst would end abruptly. The last unit is gone at full speed, and from
+//! then on every write waits. So units become dearer the fewer are free, and writes slow down long before the last one.
 //!
-//! **The rule.** A unit costs `(low - free) / half`, where `low` is the mark at which the syncer wakes up, and `half`
-//! is half of the way from there down to the units that are *kept*: nothing at `low`, one half-way, nearly two at the
+//! **The rule.** A unit costs `(low - free) / half`. `low` is the mark at which the syncer wakes up; `half` is half of
+//! the distance from there to the units that are *kept*. The cost is nothing at `low`, one half-way, nearly two at the
 //! end. Each unit that leaves, copied to the store or given up clean, pays one. A new block is given a unit as long as
 //! less than one is owed.
 //!
 //! **What follows**, in whatever order things happen (property test below):
 //!
 //! 1. The next block waits for two units to leave at the most: while the store works, no write is frozen.
-//! 2. With `free` units, `half / (low - free)` blocks come in for each that leaves: from any rate at `low` down to the
-//!    store's own half-way, without a step in between. If more want to come than that, it stays there.
+//! 2. With `free` units, `half / (low - free)` blocks enter for each that leaves. So the rate falls from any rate at
+//!    `low` to the store's own half-way, without a step. If more want to come than that, it stays there.
 //!
 //! There is no clock in it and no estimate of a rate: it counts. What the store has copied is free only after a flush,
 //! so a price alone could give away the last unit. Some units are kept for that, and no new block is given those.
@@ -37,8 +36,8 @@ impl Pace {
         Pace { low, kept, half: u64::from(low.saturating_sub(kept) / 2).max(1), owed: 0, left: 0 }
     }
 
-    /// Units that no new block is given: for writes of what is in the cache, which need another unit until their record
-    /// is durable and must not wait for the store.
+    /// Units that no new block gets. Writes of cached blocks need another unit until their record is durable, and must
+    /// not wait for the store.
     pub fn kept(&self) -> u32 {
         self.kept
     }
@@ -47,7 +46,7 @@ impl Pace {
         u64::from(self.low.saturating_sub(free))
     }
 
-    /// What a unit costs when so many are free, per cent of one that leaves, 0 to 100.
+    /// Cost of a unit with `free` free ones, per cent of one that leaves, 0 to 100.
     pub fn percent(&self, free: u32) -> u32 {
         (self.price(free) * 100 / self.half).min(100) as u32
     }
@@ -76,7 +75,7 @@ mod tests {
         /// Planted break that was seen red: what is owed is forgotten when something leaves.
         /// Promise: cache-overload.
         #[test]
-        fn who_is_next_waits_for_two_at_most_and_no_more_come_than_was_paid_for(
+        fn the_next_block_waits_for_two_at_most_and_no_more_come_than_was_paid_for(
             low in 1u32..60, kept in 1u32..30, events in prop::collection::vec(0u32..12, 1..800),
         ) {
             let kept = kept.min(low / 2).max(1);
@@ -96,16 +95,16 @@ mod tests {
                         (free, waits_since) = (free - 1, None);
                     }
                     _ => {
-                        prop_assert!(free < low, "it costs nothing, and nobody is given any");
+                        prop_assert!(free < low, "it costs nothing, and no request gets any");
                         let since = *waits_since.get_or_insert(left);
-                        prop_assert!(left < since + 2, "{} left, and who is next still waits", left - since);
+                        prop_assert!(left < since + 2, "{} left, and the next request still waits", left - since);
                     }
                 }
             }
         }
 
-        /// The store takes one at a time and every block wants to come: from full speed, each unit that leaves lets in
-        /// fewer than the one before, until it is one for one, half-way; and there it stays.
+        /// The store takes one at a time and every block wants to come. From full speed, each unit that leaves lets in
+        /// fewer than the one before, until it is one for one, half-way. There it stays.
         ///
         /// Planted break that was seen red: a unit costs nothing.
         /// Promise: cache-overload.

@@ -1,4 +1,4 @@
-//! Which slot of each page of the map is valid, and which pages have changed since.
+//! The valid slot of each page of the map, and the pages that have changed since.
 
 use super::layout::Layout;
 use super::map::ENTRIES;
@@ -7,7 +7,7 @@ use crate::units::UnitId;
 use plimsoll_core::prefetch;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Page {
+struct PageState {
     generation: u64,
     slot: u8,
     is_changed: bool,
@@ -16,7 +16,7 @@ struct Page {
 /// All pages.
 #[derive(Clone, Debug)]
 pub(super) struct Pages {
-    pages: Vec<Page>,
+    pages: Vec<PageState>,
     digest: u64,
     changed: u32,
 }
@@ -24,7 +24,7 @@ pub(super) struct Pages {
 impl Pages {
     /// The pages of a cache before any of them is read.
     pub fn new(superblock: &Superblock) -> Pages {
-        let pages = vec![Page::default(); superblock.layout.map_pages() as usize];
+        let pages = vec![PageState::default(); superblock.layout.map_pages() as usize];
         Pages { pages, digest: 0, changed: 0 }
     }
 
@@ -74,7 +74,7 @@ impl Pages {
         Some(at as u32)
     }
 
-    /// Where the next version of `page` is written: the block of the slot that does not hold.
+    /// Block of the next version of `page`: that of the slot that is not valid.
     pub fn next_block(&self, layout: &Layout, page: u32) -> u64 {
         layout.map_block(self.next_slot(page), page)
     }

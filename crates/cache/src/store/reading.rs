@@ -14,13 +14,12 @@ use super::error::DeviceError;
 use rustix::io::Errno;
 use std::io;
 
-/// How often a block is read by itself: a passing fault is over by then, any other stays.
+/// Tries to read a block by itself: a transient fault is over by then, any other stays.
 const TRIES: u32 = 3;
-/// Blocks that may be unreadable (ours): the few that a device grows old with, each of which may take it some seconds
-/// to give up.
+/// Most unreadable blocks (ours): the few of an ageing device, each of which may take seconds to fail.
 const UNREADABLE_MAX: usize = 64;
 
-/// The blocks that could not be read, and what the device said of the first one.
+/// The blocks that could not be read, and the device's error for the first one.
 #[derive(Debug, Default)]
 pub(super) struct Unreadable {
     blocks: Vec<u64>,
@@ -69,7 +68,7 @@ impl Unreadable {
     }
 }
 
-/// Whether an error may be of the blocks that were read, and not of the device: what Linux says of a bad sector depends
+/// Whether an error may be of the blocks that were read, and not of the device. Linux's error for a bad sector depends
 /// on the path to it.
 fn is_of_a_block(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::NODATA | Errno::ILSEQ))

@@ -1,7 +1,7 @@
 //! Finding a cache again, after a shutdown or a crash.
 //!
 //! **The rule.** The superblock says which generation of the map holds and from which block of the journal on changes
-//! are newer. Pages first, then the journal in its order, each block only if it follows the block before: of this
+//! are newer. Pages come first, then the journal in order. A block counts only if it follows the block before: of this
 //! cache, with the next number, and with that block's checksum. The first block that does not follow is the end,
 //! because a block is written only when the one before it is durable.
 //!
@@ -9,7 +9,7 @@
 //! record of its move is in the journal behind the snapshot's start, so whatever the pages say, the journal has the
 //! last word.
 //!
-//! **What is lost is noticed.** Behind the end there can be no newer block of the journal: if there is one, the end is
+//! **Losses are noticed.** Behind the end there can be no newer block of the journal. If there is one, the end is
 //! damage and not an end. A page with a damaged valid slot would be replaced by its older slot: the digest in the
 //! superblock says that.
 //!
@@ -19,12 +19,12 @@
 //! the damage is believed then.
 //!
 //! **The journal has room for the end of a snapshot.** Some of its blocks are kept for that. A process that was killed
-//! there has used some of them, and the next snapshot might not come to its end: then the map is written as a whole
+//! there has used some of them, and the next snapshot might not come to its end. Then the map is written as a whole
 //! first, and the journal begins anew.
 //!
-//! **Nothing is served that a crash could take back**: what was read here may still be in the device's volatile cache,
-//! if it was the program that died and not the machine. So the device is flushed before anything is written, a
-//! superblock first.
+//! **A crash cannot take back what is served.** The bytes that were read here may still be in the device's volatile
+//! cache, if the program ended and not the machine. So the device is flushed before anything is written, a superblock
+//! first.
 
 use super::blocks::Blocks;
 use super::bytes::{BLOCK_BYTES, Block};
@@ -33,36 +33,23 @@ use super::format::{Identity, PAGES_AT_ONCE, newest, read_superblocks, write_sup
 use super::layout::BLOCKS_KEPT;
 use super::loader::{Loader, RANK_OF_CHANGED, RANK_OF_PROVEN, Shelf};
 use super::map::{self, ENTRIES, PageHead};
+use super::opened::Opened;
 use super::pages::Pages;
 use super::reading::Unreadable;
-use super::replay::{Place, Ring, Run};
+use super::replay::{JournalPosition, Ring, Run};
 use super::report::Report;
 use super::superblock::{Found, Superblock};
-use crate::cache::Cache;
 use crate::config::CacheConfig;
 use crate::policy::PolicyEntry;
 use crate::threads::on_threads;
 use crate::units::UnitId;
 use std::sync::Mutex;
 
-/// A cache that was found.
-pub struct Opened {
-    pub(super) superblock: Superblock,
-    pub(super) cache: Cache,
-    pub(super) marks: super::marks::Marks,
-    pub(super) pages: Pages,
-    /// The next block of the journal, and the checksum of the one before it.
-    pub(super) sequence: u64,
-    pub(super) previous: u32,
-    /// What was found.
-    pub report: Report,
-}
-
 /// Finds the cache on `device` that is one of `identity`. `config.units` is of no account.
 ///
 /// # Errors
-/// There is none, it is of another store, or some of it is damaged; the last is no error if `accepts_losses`: what is
-/// damaged is forgotten then, and so is everything that may be old because of it.
+/// There is no cache, it is of another store, or some of it is damaged. Damage is no error if `accepts_losses`: damaged
+/// records are forgotten then, with every unit that may be old because of them.
 pub fn open(
     device: &mut dyn Blocks,
     identity: Identity,
@@ -90,7 +77,7 @@ pub fn open(
     report.repaired_superblocks = repair(device, &superblock)?;
     let (cache, marks) = loader.finish();
     (report.units, report.dirty_units) = (superblock.layout.units - cache.empty_units(), marks.dirty_units);
-    let Place { sequence, previous } = end;
+    let JournalPosition { sequence, previous } = end;
     let mut opened = Opened { superblock, cache, marks, pages, sequence, previous, report };
     let has_lost_tail = report.lost_journal_blocks > 0;
     if !lost.is_empty() && !has_lost_tail {
@@ -147,7 +134,7 @@ fn find_superblock(device: &mut dyn Blocks, identity: Identity) -> Result<Superb
     Ok(superblock)
 }
 
-/// Writes the superblock that holds over one that differs from it: a snapshot counts on both.
+/// Overwrites the other superblock with the valid one if they differ: a snapshot relies on both.
 pub(super) fn repair(device: &mut dyn Blocks, superblock: &Superblock) -> Result<u32, DeviceError> {
     let (found, unreadable) = read_superblocks(device)?;
     let is_right = |found: &Found| *found == Found::Superblock(*superblock);
@@ -181,11 +168,11 @@ struct PageRead {
 struct MapRead {
     /// Pages without a slot that is known to be valid.
     lost: Vec<u32>,
-    /// Other pages, with one slot of an unfinished snapshot: the next snapshot that is finished has to write them.
+    /// Other pages with a slot of an unfinished snapshot: the next finished snapshot has to write them.
     unfinished: Vec<u32>,
 }
 
-/// What the threads that read the map share: the device, what of it cannot be read, and which pages come next.
+/// State that the threads reading the map share: the device, its unreadable blocks, and the next pages.
 struct Source<'a, S> {
     device: &'a mut dyn Blocks,
     unreadable: &'a mut Unreadable,
@@ -238,8 +225,8 @@ fn read_map(
     Ok(MapRead { lost, unfinished })
 }
 
-/// Takes shelves, one after the other, as long as there are some: the device is read by one thread at a time, and what
-/// was read is looked at by all at once. Answers what became of the pages, and how many of their units the store lacks.
+/// Takes shelves until there are none. One thread at a time reads the device; all threads decode at once. Answers what
+/// became of the pages, and how many of their units the store lacks.
 fn read_pages<'a>(
     source: &Mutex<Source<'_, impl Iterator<Item = Shelf<'a>>>>,
     superblock: &Superblock,
@@ -268,8 +255,8 @@ fn read_pages<'a>(
                     entry.inspect(|entry| shelf.place(unit, entry));
                 }
             }
-            let is_suspect = heads.iter().any(|head| matches!(head, Slot::Damaged));
-            let has_too_new = heads.iter().any(|head| matches!(head, Slot::TooNew));
+            let is_suspect = heads.iter().any(|head| matches!(head, SlotContent::Damaged));
+            let has_too_new = heads.iter().any(|head| matches!(head, SlotContent::TooNew));
             read.push(PageRead { page, best, is_suspect, has_too_new });
         }
         dirty_units += shelf.dirty_units;
@@ -277,7 +264,7 @@ fn read_pages<'a>(
 }
 
 /// What a slot is.
-enum Slot {
+enum SlotContent {
     /// A page that may hold.
     Page(PageHead),
     /// A page of a snapshot that was not finished.
@@ -286,25 +273,25 @@ enum Slot {
     Damaged,
 }
 
-fn head_of(block: &Block, superblock: &Superblock, page: u32) -> Slot {
+fn head_of(block: &Block, superblock: &Superblock, page: u32) -> SlotContent {
     match map::head(block, &superblock.uuid) {
-        Some(head) if head.page != page => Slot::Damaged,
-        Some(head) if head.generation > superblock.generation => Slot::TooNew,
-        Some(head) => Slot::Page(head),
-        None => Slot::Damaged,
+        Some(head) if head.page != page => SlotContent::Damaged,
+        Some(head) if head.generation > superblock.generation => SlotContent::TooNew,
+        Some(head) => SlotContent::Page(head),
+        None => SlotContent::Damaged,
     }
 }
 
-fn best(heads: &[Slot; 2]) -> Option<(usize, PageHead)> {
+fn best(heads: &[SlotContent; 2]) -> Option<(usize, PageHead)> {
     let pages = heads.iter().enumerate().filter_map(|(slot, head)| match head {
-        Slot::Page(head) => Some((slot, *head)),
-        Slot::TooNew | Slot::Damaged => None,
+        SlotContent::Page(head) => Some((slot, *head)),
+        SlotContent::TooNew | SlotContent::Damaged => None,
     });
     pages.max_by_key(|(_, head)| head.generation)
 }
 
 /// Does again what the journal says. Answers where it goes on.
-fn replay(ring: &Ring, loader: &mut Loader, pages: &mut Pages, report: &mut Report) -> Place {
+fn replay(ring: &Ring, loader: &mut Loader, pages: &mut Pages, report: &mut Report) -> JournalPosition {
     let run = ring.follow(ring.start(), |records| loader.apply(records, pages, RANK_OF_CHANGED));
     let newer = ring.blocks_from(&run.end);
     (report.journal_blocks, report.records) = (run.blocks, run.records);
@@ -313,12 +300,12 @@ fn replay(ring: &Ring, loader: &mut Loader, pages: &mut Pages, report: &mut Repo
     }
     report.lost_journal_blocks = newer;
     (report.journal_blocks, report.records) = (0, 0);
-    if let Some(place) = ring.behind(&run.end) {
-        let proven: Run = ring.follow(place, |records| loader.apply(records, pages, RANK_OF_PROVEN));
+    if let Some(proven_start) = ring.behind(&run.end) {
+        let proven: Run = ring.follow(proven_start, |records| loader.apply(records, pages, RANK_OF_PROVEN));
         (report.journal_blocks, report.records) = (proven.blocks, proven.records);
         report.lost_journal_blocks -= proven.blocks;
     }
     (report.given_up_units, report.given_up_dirty_units) = loader.forget_below(RANK_OF_PROVEN);
     // Journal blocks behind the damage must never be taken for the blocks that come next.
-    Place { sequence: run.end.sequence + newer + 1, previous: run.end.previous }
+    JournalPosition { sequence: run.end.sequence + newer + 1, previous: run.end.previous }
 }

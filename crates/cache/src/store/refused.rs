@@ -1,9 +1,9 @@
 //! Blocks that the store does not take, and blocks that the cache's device has damaged.
 //!
 //! As a rule that is a bad region of a disk, and no reason to stop. A unit that the policy gave up is set aside, still
-//! readable, and others leave in its place. A pass that copies everything goes on with the next unit and says at the
-//! end what is missing. Now and then, when others were copied, one of those aside is tried again: the store may have
-//! been away for a moment only.
+//! readable, and others leave in its place. A pass that copies everything continues with the next unit and reports at
+//! the end what is missing. Now and then, when others were copied, one of those aside is tried again: the store may
+//! have been away for a moment only.
 //!
 //! A damaged unit is met again by each read and by each pass that copies everything. A bit for each unit says that it
 //! counts already; the bits take memory when the first unit is damaged. Every change of a unit's mark clears its bit.
@@ -12,7 +12,7 @@ use crate::units::UnitId;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Copies of victims one behind the other that fail until it is the store that has failed, and not a region of it.
+/// Consecutive failed copies of victims after which the store counts as failed, and not a region of it.
 const IN_A_ROW_MAX: u32 = 1024;
 /// Units aside that are remembered, to be tried again.
 const AGAIN_MAX: usize = 1024;
@@ -34,7 +34,7 @@ pub(super) struct Refused {
     is_due: bool,
 }
 
-/// What is not copied to the store: it refuses it, or the cache's device has damaged it.
+/// Units that were not copied to the store: the store refuses them, or the cache's device has damaged them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NotCopied {
     /// How many blocks.

@@ -1,9 +1,9 @@
-//! The journal at a start: which of its blocks follow one another, and what they say.
+//! The journal at a start: which of its blocks follow one another, and their records.
 //!
 //! **The end and damage.** A block is written only when the one before it is durable, so behind the end there is no
-//! newer one. If there is, the end is damage. What is *behind the damage* is a run of its own then, up to the newest
-//! block: each of its blocks proves the one before it. Its records need no earlier record: each names its block and its
-//! unit, and what became of them later is recorded later.
+//! newer one. If there is, the end is damage. The blocks *behind the damage* are then a run of their own, up to the
+//! newest block. Each of its blocks proves the one before it. Its records need no earlier record: each names its block
+//! and its unit, and what became of them later is recorded later.
 
 use super::blocks::Blocks;
 use super::bytes::{BLOCK_BYTES, Block};
@@ -15,7 +15,7 @@ use super::superblock::Superblock;
 
 /// Between two blocks of the journal.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct JournalPosition {
     /// The number of the next one.
     pub sequence: u64,
     /// The checksum of the one before it.
@@ -24,7 +24,7 @@ pub(super) struct Place {
 
 /// Blocks that follow one another.
 pub(super) struct Run {
-    pub end: Place,
+    pub end: JournalPosition,
     pub blocks: u64,
     pub records: u64,
 }
@@ -33,7 +33,7 @@ pub(super) struct Run {
 pub(super) struct Ring {
     blocks: Vec<u8>,
     uuid: [u8; 16],
-    start: Place,
+    start: JournalPosition,
     newest: u64,
 }
 
@@ -51,7 +51,7 @@ impl Ring {
             let into = &mut blocks[first * BLOCK_BYTES..last * BLOCK_BYTES];
             unreadable.read(device, layout.journal_block(first as u64), into)?;
         }
-        let start = Place { sequence: superblock.journal_sequence, previous: superblock.journal_previous };
+        let start = JournalPosition { sequence: superblock.journal_sequence, previous: superblock.journal_previous };
         let mut ring = Ring { blocks, uuid: superblock.uuid, start, newest: 0 };
         let heads = (0..count).filter_map(|at| journal::head(ring.block(at), &ring.uuid));
         // No journal gets further than that: such a block is none of it, and the next one's number must fit a
@@ -83,35 +83,35 @@ impl Ring {
     }
 
     /// The first block that is newer than the map.
-    pub fn start(&self) -> Place {
+    pub fn start(&self) -> JournalPosition {
         self.start
     }
 
-    /// Hands the records of each block in turn to `apply`, from `place` on, as long as each follows the block before.
-    pub fn follow(&self, place: Place, mut apply: impl FnMut(&[Record])) -> Run {
+    /// Hands the records of each block in turn to `apply`, from `start` on, as long as each follows the block before.
+    pub fn follow(&self, start: JournalPosition, mut apply: impl FnMut(&[Record])) -> Run {
         let mut records = Vec::with_capacity(RECORDS);
-        let mut run = Run { end: place, blocks: 0, records: 0 };
+        let mut run = Run { end: start, blocks: 0, records: 0 };
         while let Some(head) = self.head(run.end.sequence).filter(|head| head.previous == run.end.previous) {
             records.clear();
             records.extend(journal::records(self.in_place_of(head.sequence), &head));
             apply(&records);
             run.records += records.len() as u64;
             run.blocks += 1;
-            run.end = Place { sequence: head.sequence + 1, previous: head.checksum };
+            run.end = JournalPosition { sequence: head.sequence + 1, previous: head.checksum };
         }
         run
     }
 
     /// Blocks from `end` up to the newest: none, if `end` is the journal's.
-    pub fn blocks_from(&self, end: &Place) -> u64 {
+    pub fn blocks_from(&self, end: &JournalPosition) -> u64 {
         (self.newest + 1).saturating_sub(end.sequence)
     }
 
-    /// The place where the proven blocks behind the damage at `end` begin. Nothing is proven if the block at `end` is
-    /// whole but follows another one, if the newest block cannot be read, or if it has a number that the ring has no
-    /// room for behind the map. Then these are blocks of another history of this cache, and it is unknown which one is
-    /// true.
-    pub fn behind(&self, end: &Place) -> Option<Place> {
+    /// The position at which the proven blocks behind the damage at `end` begin. Nothing is proven if the block at
+    /// `end` is whole but follows another one, if the newest block cannot be read, or if it has a number that the ring
+    /// has no room for behind the map. Then these are blocks of another history of this cache, and it is unknown which
+    /// one is true.
+    pub fn behind(&self, end: &JournalPosition) -> Option<JournalPosition> {
         if self.newest >= self.start.sequence + self.count() {
             return None;
         }
@@ -122,6 +122,7 @@ impl Ring {
         {
             first = before;
         }
-        (first.sequence > end.sequence).then_some(Place { sequence: first.sequence, previous: first.previous })
+        (first.sequence > end.sequence)
+            .then_some(JournalPosition { sequence: first.sequence, previous: first.previous })
     }
 }

@@ -12,20 +12,19 @@ pub struct Report {
     pub units: u32,
     /// Of those units, the units with a version that the store lacks.
     pub dirty_units: u32,
-    /// Blocks of the journal that were newer than the map and are believed: none after a shutdown.
+    /// Blocks of the journal that were newer than the map and count: none after a shutdown.
     pub journal_blocks: u64,
     /// Their records.
     pub records: u64,
     /// Superblocks that were damaged or old, and were written again.
     pub repaired_superblocks: u32,
-    /// Blocks of the map and of the journal that cannot be read; of these, those that are needed are among the lost
-    /// ones.
+    /// Blocks of the map and of the journal that cannot be read. Those that are needed are also among the lost ones.
     pub unreadable_blocks: u32,
-    /// Pages of the map that are damaged, or of which it cannot be told that they are not: what they said is lost.
+    /// Pages of the map that are damaged, or may be: their entries are lost.
     pub lost_pages: u32,
     /// Blocks of the journal that are damaged, or cannot be told from such.
     pub lost_journal_blocks: u64,
-    /// Units that were forgotten, because the lost blocks of the journal may have spoken of them.
+    /// Units that were forgotten, because lost blocks of the journal may have named them.
     pub given_up_units: u32,
     /// Of the forgotten units, those with a version that the store lacks.
     pub given_up_dirty_units: u32,
@@ -43,8 +42,7 @@ impl Report {
         in_journal.saturating_add(ENTRIES as u64 * u64::from(self.lost_pages)).min(self.cache_units.into())
     }
 
-    /// The bound of what accepting the losses loses: units with a version that the store lacks, forgotten or named by
-    /// lost records.
+    /// Bound of the accepted losses: units with a version that the store lacks, forgotten or named by lost records.
     pub fn lost_units_max(&self) -> u64 {
         (u64::from(self.given_up_dirty_units) + self.unknown_units_max()).min(self.cache_units.into())
     }

@@ -1,24 +1,22 @@
-//! Requests under way: where each stands, its data, and which request has to wait for which.
+//! Requests under way: the step of each, its data, and the requests that wait for it.
 //!
-//! A block has one request at a time. A request that comes meanwhile waits, in the order of coming; so the code below
-//! need not ask what else may be happening to its block.
+//! A block has one request at a time. A later request for the block waits, in order of arrival. So the code below need
+//! not ask what else may be happening to its block.
 
 use super::bytes::{BLOCK_BYTES, Block};
+use super::locks::Locks;
 use crate::units::{Pool, UnitId};
 use plimsoll_core::Class;
 use std::ops::Range;
 
-/// No block is locked.
-const NOT_LOCKED: u64 = u64::MAX;
-
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TaskKind {
     Read,
     Write,
     Trim,
     Flush,
-    /// A dirty unit is copied to the store: because the policy gave it up, or because everything is being cleaned.
+    /// Copies a dirty unit to the store, because the policy gave it up, or because everything is being cleaned.
     Clean {
         /// The number of the job, if the policy gave it up.
         job: Option<u64>,
@@ -33,7 +31,7 @@ pub(super) enum Step {
     Lock,
     /// For an empty unit.
     Unit,
-    /// For what the journal says of its block to be durable, before the block is changed on the store.
+    /// Waits until the journal's record of its block is durable, before the block changes on the store.
     Known,
     /// To be durable in the journal.
     Commit,
@@ -43,7 +41,7 @@ pub(super) enum Step {
     ReadUnit,
     /// For its neighbours from theirs, to be copied with them.
     Neighbours,
-    /// For the rest of its block from a unit: what is written is not a whole one.
+    /// Waits for the rest of its block from a unit: the write does not cover the whole block.
     Merge,
     /// For the store, without any part of the cache.
     Around,
@@ -53,7 +51,7 @@ pub(super) enum Step {
     Promote,
     /// For the unit to which it is written.
     WriteUnit,
-    /// For the store to have what a unit holds, or to be rid of a block.
+    /// Waits until the store has a unit's content, or has trimmed a block.
     Store,
     /// For the host to take the answer.
     Answered,
@@ -63,7 +61,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub step: Step,
-    pub kind: Kind,
+    pub kind: TaskKind,
     pub token: u64,
     pub block: u64,
     /// How many blocks from there on: one, but of a range that is trimmed.
@@ -79,9 +77,9 @@ pub(super) struct Slot {
     /// Records that must be durable, and writes to the store.
     pub records: u64,
     pub store_writes: u64,
-    /// A flush of the store failed while the store was writing it, so its success says nothing.
+    /// A flush of the store failed during its write, so the write's success says nothing.
     pub is_doubtful: bool,
-    /// The run that a copied unit belongs to, in slots and blocks one behind the other.
+    /// The run of a copied unit, with consecutive slots and blocks.
     pub run: u64,
     /// Units that were tried for what is written, and are bad.
     pub tries: u8,
@@ -95,7 +93,7 @@ impl Slot {
     /// The job by which it copies a unit that the policy gave up.
     pub fn job(&self) -> Option<u64> {
         match self.kind {
-            Kind::Clean { job } => job,
+            TaskKind::Clean { job } => job,
             _ => None,
         }
     }
@@ -115,17 +113,17 @@ impl Slot {
 /// Memory that a device can be read to and written from.
 #[repr(align(4096))]
 #[derive(Clone)]
-pub(super) struct Page(pub Block);
+pub(super) struct AlignedBlock(pub Block);
 
 /// A fixed number of requests.
 pub(super) struct Slots {
     pub slots: Vec<Slot>,
     /// The data that each request reads or writes.
-    pub data: Box<[Page]>,
+    pub data: Box<[AlignedBlock]>,
     /// The old content that a write of a part of a block is merged with.
-    pub old: Box<[Page]>,
+    pub old: Box<[AlignedBlock]>,
     /// The block that each request locks.
-    locked: Vec<u64>,
+    locked: Locks,
     /// Slots that hold several blocks.
     ranges: Vec<usize>,
     waiting: u32,
@@ -137,8 +135,8 @@ pub(super) struct Slots {
 }
 
 /// Slots that are vacant. Neighbouring blocks are given neighbouring slots if possible, so that one request of a host's
-/// can move them all. A host that says how many requests are to come is given slots from the first gap that has room
-/// for them, or the longest gap. A single request is given the lowest, so that gaps stay long. O(slots).
+/// can move them all. A host that says how many requests are to come gets slots from the first gap with room for them,
+/// or the longest gap. A single request is given the lowest, so that gaps stay long. O(slots).
 struct Vacant {
     /// The first of them all, and a bit for each from there on.
     first: u32,
@@ -207,7 +205,7 @@ impl Slots {
         let count = (requests + cleaning) as usize;
         let slot = Slot {
             step: Step::Vacant,
-            kind: Kind::Flush,
+            kind: TaskKind::Flush,
             token: 0,
             block: 0,
             blocks: 1,
@@ -227,9 +225,9 @@ impl Slots {
         };
         Slots {
             slots: vec![slot; count],
-            data: vec![Page([0; BLOCK_BYTES]); count].into(),
-            old: vec![Page([0; BLOCK_BYTES]); requests as usize].into(),
-            locked: vec![NOT_LOCKED; count],
+            data: vec![AlignedBlock([0; BLOCK_BYTES]); count].into(),
+            old: vec![AlignedBlock([0; BLOCK_BYTES]); requests as usize].into(),
+            locked: Locks::new(count),
             ranges: Vec::with_capacity(count),
             waiting: 0,
             vacant: Vacant::new(0..requests),
@@ -240,8 +238,8 @@ impl Slots {
     }
 
     /// A slot of a new request, if there is one.
-    pub fn take(&mut self, kind: Kind, token: u64, block: u64) -> Option<usize> {
-        let list = if matches!(kind, Kind::Clean { .. }) { &mut self.vacant_clean } else { &mut self.vacant };
+    pub fn take(&mut self, kind: TaskKind, token: u64, block: u64) -> Option<usize> {
+        let list = if matches!(kind, TaskKind::Clean { .. }) { &mut self.vacant_clean } else { &mut self.vacant };
         let at = list.take()? as usize;
         self.tickets += 1;
         let slot = &mut self.slots[at];
@@ -266,7 +264,7 @@ impl Slots {
         self.vacant.count
     }
 
-    /// How many of so many other requests can be taken into slots one behind the other.
+    /// Number of `requests` other requests that fit into consecutive slots.
     pub fn room_together(&self, requests: u32) -> u32 {
         self.vacant.gap(requests).len() as u32
     }
@@ -306,56 +304,57 @@ impl Slots {
 
     /// Whether a slot has `block`.
     pub fn is_locked(&self, block: u64) -> bool {
-        self.locked.contains(&block) || self.ranges.iter().any(|&at| self.slots[at].range().contains(&block))
+        self.locked.contains(block) || self.ranges.iter().any(|&at| self.slots[at].range().contains(&block))
     }
 
     /// Whether a slot has one of `blocks`.
     pub fn is_any_locked(&self, blocks: &Range<u64>) -> bool {
         let meets = |other: Range<u64>| other.start < blocks.end && blocks.start < other.end;
-        self.locked.iter().any(|block| blocks.contains(block))
+        self.locked.iter().any(|block| blocks.contains(&block))
             || self.ranges.iter().any(|&at| meets(self.slots[at].range()))
     }
 
     /// Locks all blocks of the slot, none of which is locked.
     pub fn lock_range(&mut self, at: usize, blocks: u32) {
-        (self.slots[at].blocks, self.locked[at]) = (blocks, self.slots[at].block);
+        self.slots[at].blocks = blocks;
+        self.locked.set(at, self.slots[at].block);
         self.ranges.push(at);
     }
 
-    /// Locks a block of `blocks` that is free again for the slot that waits longest for it, and answers that slot.
-    /// `unlocked` held the range.
+    /// Locks a freed block of `blocks` for the slot that has waited longest for it, and answers that slot. `unlocked`
+    /// held the range.
     fn next_of_range(&mut self, blocks: &Range<u64>, unlocked: usize) -> Option<usize> {
         if self.waiting == 0 {
             return None;
         }
-        let has_lock = |at: usize| self.locked[at] != NOT_LOCKED;
+        let has_lock = |at: usize| self.locked.of(at).is_some();
         let waits = |&(at, slot): &(usize, &Slot)| {
             // A range that fails before its first step is still at the step of a slot that waits.
             let is_another = at != unlocked && !has_lock(at);
             slot.step == Step::Lock && blocks.contains(&slot.block) && is_another && !self.is_locked(slot.block)
         };
         let (next, slot) = self.slots.iter().enumerate().filter(waits).min_by_key(|(_, slot)| slot.ticket)?;
-        self.locked[next] = slot.block;
+        self.locked.set(next, slot.block);
         self.waiting -= 1;
         Some(next)
     }
 
-    /// Unlocks a range, and hands to `take` each slot that has one of its blocks now.
+    /// Unlocks a range, and hands to `take` each slot that gets one of its blocks.
     pub fn unlock_range(&mut self, at: usize, mut take: impl FnMut(usize)) {
         let blocks = self.slots[at].range();
-        self.locked[at] = NOT_LOCKED;
+        self.locked.take(at);
         self.ranges.retain(|&other| other != at);
         while let Some(next) = self.next_of_range(&blocks, at) {
             take(next);
         }
     }
 
-    /// A slot that waits for `block` to copy it; of those with a job only, if so.
+    /// A slot that waits for `block` to copy it; only one with a job, if `jobs_only`.
     pub fn waiting_to_clean(&self, block: u64, jobs_only: bool) -> Option<usize> {
-        let is_meant = |kind| matches!(kind, Kind::Clean { job } if job.is_some() || !jobs_only);
+        let is_meant = |kind| matches!(kind, TaskKind::Clean { job } if job.is_some() || !jobs_only);
         let from = self.requests as usize;
         let mut cleaning = self.slots.iter().enumerate().skip(from);
-        let waits = |at: usize, slot: &Slot| slot.step == Step::Lock && self.locked[at] == NOT_LOCKED;
+        let waits = |at: usize, slot: &Slot| slot.step == Step::Lock && self.locked.of(at).is_none();
         cleaning.find(|&(at, slot)| slot.block == block && is_meant(slot.kind) && waits(at, slot)).map(|(at, _)| at)
     }
 
@@ -365,22 +364,25 @@ impl Slots {
         self.slots[at].step = Step::Vacant;
     }
 
-    /// Whether each block has one slot at the most, each that waits has one to wait for, and counts are what they
-    /// count.
+    /// Whether each block has at most one slot, each waiting slot has one to wait for, and counts are right.
     ///
     /// # Errors
     /// The first thing that is not so.
     pub fn audit(&self) -> Result<(), String> {
         let mut waiting = 0;
         for (at, slot) in self.slots.iter().enumerate() {
-            let block = self.locked[at];
-            if block != NOT_LOCKED && (slot.step == Step::Vacant || slot.block != block) {
+            let locked = self.locked.of(at);
+            if let Some(block) = locked
+                && (slot.step == Step::Vacant || slot.block != block)
+            {
                 return Err(format!("slot {at} is {:?} for block {} and has block {block}", slot.step, slot.block));
             }
-            if block != NOT_LOCKED && self.locked.iter().filter(|&&other| other == block).count() > 1 {
+            if let Some(block) = locked
+                && self.locked.iter().filter(|&other| other == block).count() > 1
+            {
                 return Err(format!("block {block} is had twice"));
             }
-            if slot.step == Step::Lock && block == NOT_LOCKED {
+            if slot.step == Step::Lock && locked.is_none() {
                 waiting += 1;
                 if !self.is_locked(slot.block) {
                     return Err(format!("slot {at} waits for block {}, which is not locked", slot.block));
@@ -408,21 +410,21 @@ impl Slots {
             self.waiting += 1;
             return false;
         }
-        self.locked[at] = block;
+        self.locked.set(at, block);
         true
     }
 
     /// Unlocks it, and answers which slot has it now.
     pub fn unlock(&mut self, at: usize) -> Option<usize> {
-        let block = std::mem::replace(&mut self.locked[at], NOT_LOCKED);
-        if self.waiting == 0 || block == NOT_LOCKED {
+        let block = self.locked.take(at)?;
+        if self.waiting == 0 {
             return None;
         }
         // The slot that unlocks may not have got further than that.
         let waits = |&(next, slot): &(usize, &Slot)| slot.step == Step::Lock && slot.block == block && next != at;
         let (next, _) = self.slots.iter().enumerate().filter(waits).min_by_key(|(_, slot)| slot.ticket)?;
         self.waiting -= 1;
-        self.locked[next] = block;
+        self.locked.set(next, block);
         Some(next)
     }
 }
@@ -463,7 +465,7 @@ mod tests {
         /// Red if the longest gap is taken for the first that is long enough, if a gap ends with a word, and if a
         /// single request is put behind those that came together.
         #[test]
-        fn who_comes_together_is_put_together_where_there_is_room(
+        fn requests_that_come_together_are_put_together_where_there_is_room(
             first in 0u32..200,
             taken in prop::collection::vec(any::<bool>(), 1..200),
             wanted in 2u32..100,

@@ -1,4 +1,4 @@
-//! Snapshots of the map, while requests go on, so that the journal need not be longer than it is.
+//! Snapshots of the map while requests go on, which bound the length of the journal.
 //!
 //! ```text
 //!   begin: which block of the journal is next         all pages that have changed, into the slots that do not hold
@@ -6,12 +6,11 @@
 //!   superblock 0, flush, superblock 1, flush          the journal before the beginning is not needed any more
 //! ```
 //!
-//! **The journal is paced by the map.** While the pages are written, the journal may be as far through what is left of
-//! it as the snapshot is through the map. So no request finds it full: its next block waits for a few pages, and not
-//! for all.
+//! **The map paces the journal.** While pages are written, the journal may have used as much of its rest as the
+//! snapshot has written of the map. So no request finds it full: its next block waits for a few pages, and not for all.
 //!
-//! The order of the first two lines with the third is what matters: a page may say what the journal was not yet told
-//! durably, and would be ahead of the data then. When the superblock says that the page holds, it is not.
+//! What matters is that the first two lines come before the third. A page may have a change that is not durable in the
+//! journal yet, and would be ahead of the data then. When the superblock says that the page holds, it is not.
 
 use super::bytes::{BLOCK_BYTES, Block};
 use super::commit::Journal;
@@ -19,14 +18,14 @@ use super::layout::{BLOCKS_KEPT, Layout};
 use super::map::PageHead;
 use super::outbox::{Own, OwnOperation, PAGES};
 use super::pages::Pages;
-use super::slots::Page;
+use super::slots::AlignedBlock;
 use super::superblock::Superblock;
 
 /// A snapshot begins when so many parts of the journal are in use.
 const JOURNAL_PARTS: u64 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum SnapshotPhase {
     Idle,
     /// The next page to be looked at.
     Pages {
@@ -50,9 +49,9 @@ enum Phase {
 }
 
 pub(super) struct Snapshot {
-    phase: Phase,
-    pub pages: Box<[Page]>,
-    pub superblock: Page,
+    phase: SnapshotPhase,
+    pub pages: Box<[AlignedBlock]>,
+    pub superblock: AlignedBlock,
     /// Buffers that no operation writes.
     vacant: Vec<usize>,
     sequence: u64,
@@ -65,9 +64,9 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     pub fn new() -> Snapshot {
-        let page = Page([0; BLOCK_BYTES]);
+        let page = AlignedBlock([0; BLOCK_BYTES]);
         Snapshot {
-            phase: Phase::Idle,
+            phase: SnapshotPhase::Idle,
             pages: vec![page.clone(); PAGES].into(),
             superblock: page,
             vacant: (0..PAGES).collect(),
@@ -79,7 +78,7 @@ impl Snapshot {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.phase == Phase::Idle
+        self.phase == SnapshotPhase::Idle
     }
 
     /// Whether the map says everything, so that a start reads nothing of the journal.
@@ -87,14 +86,14 @@ impl Snapshot {
         self.is_idle() && journal.is_empty() && pages.changed() == 0
     }
 
-    /// The number of the first block of the journal that may not be written yet; `start` is the first that is needed.
+    /// Number of the first block of the journal that may not be written yet. `start` is the first that is needed.
     pub fn journal_end(&self, start: u64, layout: &Layout) -> u64 {
         let all = start + u64::from(layout.journal_blocks);
         // The last blocks are kept for the end of a snapshot, which makes room.
         let end = all - BLOCKS_KEPT;
         match self.phase {
-            Phase::Commit { .. } => all,
-            Phase::Pages { next } => {
+            SnapshotPhase::Commit { .. } => all,
+            SnapshotPhase::Pages { next } => {
                 let from = self.sequence;
                 from + end.saturating_sub(from) * u64::from(next) / u64::from(layout.map_pages())
             }
@@ -110,7 +109,7 @@ impl Snapshot {
     /// Begins a snapshot, which replaces what the journal says so far.
     pub fn begin(&mut self, journal: &Journal) {
         (self.sequence, self.previous) = (journal.sequence, journal.previous);
-        self.phase = Phase::Pages { next: 0 };
+        self.phase = SnapshotPhase::Pages { next: 0 };
     }
 
     /// Goes on with the snapshot under way. `encode` writes a page as everything is now, `hand_out` takes operations.
@@ -123,16 +122,16 @@ impl Snapshot {
         encode: impl FnMut(PageHead, &mut Block),
         mut hand_out: impl FnMut(OwnOperation),
     ) -> Option<Superblock> {
-        if let Phase::Pages { next } = self.phase {
+        if let SnapshotPhase::Pages { next } = self.phase {
             self.write_pages(next, journal, pages, superblock, encode, &mut hand_out);
         }
-        if let Phase::Commit { records } = self.phase
+        if let SnapshotPhase::Commit { records } = self.phase
             && journal.committed() >= records
         {
-            self.phase = Phase::Flush { flush: journal.want_flush() };
+            self.phase = SnapshotPhase::Flush { flush: journal.want_flush() };
         }
         match self.phase {
-            Phase::Flush { flush } if journal.flushes_done() >= flush => {
+            SnapshotPhase::Flush { flush } if journal.flushes_done() >= flush => {
                 let next = Superblock {
                     generation: superblock.generation + 1,
                     journal_sequence: self.sequence,
@@ -144,11 +143,11 @@ impl Snapshot {
                 self.next = Some(next);
                 hand_out(self.write_superblock(0));
             }
-            Phase::SuperblockFlush { slot: 0, flush } if journal.flushes_done() >= flush => {
+            SnapshotPhase::SuperblockFlush { slot: 0, flush } if journal.flushes_done() >= flush => {
                 hand_out(self.write_superblock(1));
             }
-            Phase::SuperblockFlush { flush, .. } if journal.flushes_done() >= flush => {
-                self.phase = Phase::Idle;
+            SnapshotPhase::SuperblockFlush { flush, .. } if journal.flushes_done() >= flush => {
+                self.phase = SnapshotPhase::Idle;
                 return Some(self.next.take().expect("one was written"));
             }
             _ => {}
@@ -180,11 +179,11 @@ impl Snapshot {
             pages.set_valid(page, generation, slot);
             hand_out(OwnOperation::write(Own::Page(at), block));
         }
-        self.phase = Phase::Pages { next };
+        self.phase = SnapshotPhase::Pages { next };
         if next == count && self.vacant.len() == PAGES {
             let records = journal.appended();
             journal.want(records);
-            self.phase = Phase::Commit { records };
+            self.phase = SnapshotPhase::Commit { records };
         }
     }
 
@@ -194,13 +193,13 @@ impl Snapshot {
     }
 
     fn write_superblock(&mut self, slot: u64) -> OwnOperation {
-        self.phase = Phase::Superblock { slot };
+        self.phase = SnapshotPhase::Superblock { slot };
         OwnOperation::write(Own::Superblock, slot)
     }
 
     pub fn superblock_written(&mut self, journal: &mut Journal) {
-        let Phase::Superblock { slot } = self.phase else { unreachable!("no superblock was being written") };
-        self.phase = Phase::SuperblockFlush { slot, flush: journal.want_flush() };
+        let SnapshotPhase::Superblock { slot } = self.phase else { unreachable!("no superblock was being written") };
+        self.phase = SnapshotPhase::SuperblockFlush { slot, flush: journal.want_flush() };
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the store was told, and what of it is durable: by counting.
+//! Writes and trims that the store got, and how many are durable: by counting.
 
 use super::operation::Target;
 use super::outbox::{Own, OwnOperation};
@@ -10,13 +10,13 @@ pub(super) struct StoreSide {
     flushing: Option<u64>,
     flushed: u64,
     wanted: u64,
-    /// The last write or trim past the cache that was acknowledged before it was durable; at first what was written
+    /// The last write or trim past the cache that was acknowledged before it was durable. At first it stands for writes
     /// before the start.
     acknowledged: u64,
     /// The same, including those that a failed flush left in doubt.
     past: u64,
     doubts: u64,
-    /// A flush failed: what is read there may be what the store has lost, until a crash shows that.
+    /// Whether a flush failed: reads may return data that the store has lost, until a crash shows that.
     has_lost: bool,
 }
 
@@ -36,8 +36,8 @@ impl Default for StoreSide {
 }
 
 impl StoreSide {
-    /// The last write or trim that a flush must make durable: it was acknowledged and went past the cache. What the
-    /// syncer copied is dirty in the cache until a flush of its own has succeeded, so no other flush waits for that.
+    /// The last acknowledged write or trim past the cache that a flush must make durable. What the syncer copied is
+    /// dirty in the cache until a flush of its own has succeeded, so no other flush waits for that.
     pub fn past(&self) -> u64 {
         self.past
     }
@@ -90,7 +90,7 @@ impl StoreSide {
         self.writes
     }
 
-    /// The last write that the flush under way makes durable; 0 if none is under way.
+    /// The last write that the flush under way makes durable; 0 without a flush.
     pub fn flushing(&self) -> u64 {
         self.flushing.unwrap_or(0)
     }

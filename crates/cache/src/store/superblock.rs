@@ -1,7 +1,7 @@
-//! The superblock: which cache this is, how it is divided, and from where it is read.
+//! The superblock: the cache's identity, its layout, and where recovery starts.
 //!
-//! There are two, written one after the other, with a flush between, and both always say the same but for a crash
-//! between them: then the one with the higher generation holds.
+//! There are two, written one after the other, with a flush between. They differ only after a crash between them; then
+//! the one with the higher generation is valid.
 //!
 //! ```text
 //!   byte 0 magic, "PLIMCACH"     16 uuid            56 units             72 generation
@@ -10,7 +10,7 @@
 //!                             96 digest of the map                     4092 checksum
 //! ```
 
-use super::bytes::{BLOCK_BYTES, Block, Kind, get, get_u32, get_u64, put, seal, sealed};
+use super::bytes::{BLOCK_BYTES, Block, BlockKind, get, get_u32, get_u64, put, seal, sealed};
 use super::layout::{JOURNAL_BLOCKS_MIN, Layout};
 use crate::index::UNITS_MAX;
 use crate::units::BLOCKS_MAX;
@@ -20,7 +20,7 @@ const MAGIC: &[u8; 8] = b"PLIMCACH";
 pub const VERSION: u32 = 1;
 /// What can be read of a generation or a sequence.
 const NUMBER_MAX: u64 = 1 << 63;
-/// No count goes on from here: any number that a cache in use reaches can still be read.
+/// No count reaches this number, so any number of a cache in use can still be read.
 const NUMBER_SPENT: u64 = 1 << 62;
 const STATE_EMPTY: u32 = 0;
 const STATE_READY: u32 = 1;
@@ -36,7 +36,7 @@ pub struct Superblock {
     pub store_blocks: u64,
     /// How the device is divided.
     pub layout: Layout,
-    /// How often the cache was set to work: by this a copy from before is told from the cache itself.
+    /// Number of starts of the cache. An older copy has a lower number.
     pub starts: u64,
     /// Counts the snapshots.
     pub generation: u64,
@@ -46,7 +46,7 @@ pub struct Superblock {
     pub journal_previous: u32,
     /// The digest of the generations of all pages of the map: see [`page_digest`].
     pub map_digest: u64,
-    /// Whether there is a cache; if not, it was given up, or making it was not finished.
+    /// Whether there is a cache; false if it was given up, or making it was not finished.
     pub is_ready: bool,
 }
 
@@ -80,7 +80,7 @@ impl Superblock {
         put(&mut block, 80, &self.journal_sequence.to_le_bytes());
         put(&mut block, 88, &self.journal_previous.to_le_bytes());
         put(&mut block, 96, &self.map_digest.to_le_bytes());
-        seal(&mut block, Kind::Superblock);
+        seal(&mut block, BlockKind::Superblock);
         block
     }
 
@@ -95,7 +95,7 @@ impl Superblock {
         if block[..8] != *MAGIC {
             return Found::Foreign;
         }
-        if sealed(block, Kind::Superblock).is_none() {
+        if sealed(block, BlockKind::Superblock).is_none() {
             return Found::Damaged;
         }
         let version = get_u32(block, 8);
@@ -126,8 +126,8 @@ impl Superblock {
     }
 }
 
-/// What a page of a generation adds to the map's digest, by exclusive or. By the digest it is noticed that the newer
-/// slot of a page has gone bad and that the older one, which is whole, does not hold.
+/// What a page of a generation adds to the map's digest, by exclusive or. The digest shows that the newer slot of a
+/// page has gone bad, and that the older one, though whole, is not valid.
 pub fn page_digest(page: u32, generation: u64) -> u64 {
     // The finalizer of SplitMix64.
     let mut hash = generation.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(page).wrapping_mul(0xd1b5_4a32_d192_ed03);

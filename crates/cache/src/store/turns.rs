@@ -1,9 +1,9 @@
-//! When a block that is not in the cache may have a unit: as fast as others leave ([`Pace`]), and never one of those
-//! that are kept for writes of what is in the cache.
+//! When a new block may have a unit: as fast as others leave ([`Pace`]), and never one of those kept for writes of
+//! cached blocks.
 //!
-//! **A write that waits, waits for something.** A write is told to come again only if units leave, or are free and the
-//! journal is about to say so. In both cases an operation is under way, and when it has ended the host asks again. If
-//! nothing leaves, because the store fails, the write goes past the cache and hears of it.
+//! **A write that waits, waits for an event.** A write has to come again only if units leave. It also does if units are
+//! free and the journal is about to say so. In both cases an operation is under way, and when it has ended the host
+//! asks again. If nothing leaves, because the store fails, the write goes past the cache and hears of it.
 
 use super::cleaner::ready_units;
 use super::pace::Pace;
@@ -42,14 +42,14 @@ pub(super) struct Turns {
     pub is_awaited: bool,
     /// A request that has a slot waits for an empty unit.
     pub is_unit_wanted: bool,
-    /// Whether the last request that was submitted wanted a unit for a new block, and whether it was refused because
-    /// its turn had not come.
+    /// Whether the last submitted request wanted a unit for a new block, and whether it was refused because its turn
+    /// had not come.
     pub wanted_unit: bool,
     pub was_refused: bool,
 }
 
-/// The pace of a cache of so many units, the syncer of which wakes up below `low` free ones, with so many requests at
-/// once. Units are kept for requests, but no more than half of those that are always ready, and half of `low`.
+/// The pace of a cache of so many units with so many requests at once. The syncer wakes up below `low` free units.
+/// Units are kept for requests, but no more than half of those that are always ready, and half of `low`.
 fn pace_of(units: u32, low: u32, requests: u32) -> Pace {
     Pace::new(low, requests.min(low / 2).min(ready_units(units) / 2).max(1))
 }

@@ -1,10 +1,9 @@
-//! When a dirty unit is written back before it is needed: for the share of dirty units, for its age, or while no
-//! requests come.
+//! When a dirty unit is written back early: for the part of dirty units, for its age, or without requests.
 //!
 //! **The rule.** A *sweep* goes over the units in their order and copies each that is dirty. Over three quarters of
-//! `dirty_units_max` a sweep begins, and it ends at a half; a write that would make more dirty than the whole waits
-//! for its turn. Each half of `age_max` a sweep begins: the next sweep meets units that become dirty right behind it.
-//! While idle a sweep begins, and stops when a request comes.
+//! `dirty_units_max` a sweep begins, and it ends at a half. A write beyond the maximum waits for its turn. Each half of
+//! `age_max` a sweep begins: the next sweep meets units that become dirty right behind it. While idle a sweep begins,
+//! and stops when a request comes.
 //!
 //! **The complication.** A look at so many units takes long, and a host may have other things to do. So a sweep looks
 //! at some, and says when it wants to go on.
@@ -12,7 +11,7 @@
 use crate::units::UnitId;
 use plimsoll_core::{Span, Time};
 
-/// Units that are looked at in one go, some tens of microseconds; and when the next ones are.
+/// Units that a sweep examines in one go, some tens of microseconds, and the time to the next ones.
 const LOOKS: u32 = 16_384;
 const PAUSE: Span = Span::from_millis(1);
 
@@ -21,13 +20,13 @@ const PAUSE: Span = Span::from_millis(1);
 pub struct WriteBack {
     /// Units that may be dirty at once, at least 1; `None`: all.
     pub dirty_units_max: Option<u32>,
-    /// How long a unit may be dirty, while the store takes what is asked of it in half of that; `None`: for ever.
+    /// How long a unit may be dirty, if the store answers within half of that; `None`: for ever.
     pub age_max: Option<Span>,
     /// After how long without a request everything is written back; `None`: never.
     pub idle_after: Option<Span>,
 }
 
-/// Reason a sweep goes on.
+/// Reason for which a sweep continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     /// Too many units are dirty.
@@ -88,8 +87,8 @@ impl Sweeper {
         self.rules.idle_after.map(|after| self.asked_at + after)
     }
 
-    /// Begins what is due in a cache of so many units. `is_paused` says that the store failed: the next request has it
-    /// tried again, or the next half of an age, and until then no sweep goes on. Answers whether one does.
+    /// Begins what is due in a cache of so many units. `is_paused` says that the store failed. The next request, or the
+    /// next half of an age, tries again; until then no sweep continues. Answers whether one does.
     pub fn tick(&mut self, now: Time, units: u32, is_paused: &mut bool) -> bool {
         let is_due = |due: Option<Time>| due.is_some_and(|due| due <= now);
         if is_due(self.half_age().map(|half| self.aged_at + half)) {
@@ -123,8 +122,8 @@ impl Sweeper {
         self.sweep.is_some() || self.rules.dirty_units_max.is_some()
     }
 
-    /// The next block that a sweep copies, in a cache of so many units of which `dirty_at_rest` are dirty and not being
-    /// copied. `block_at_rest` answers the block of such a unit. O(units that are looked at in one go).
+    /// The next block of a sweep, in a cache of so many units of which `dirty_at_rest` are dirty and not being copied.
+    /// `block_at_rest` answers the block of such a unit. O(units that are looked at in one go).
     pub fn next_block(
         &mut self,
         units: u32,

@@ -1,6 +1,6 @@
 //! Lists through the units.
 
-use super::{NOBODY, Record, UnitId, Units};
+use super::{NOBODY, UnitDescriptor, UnitId, Units};
 use plimsoll_core::prefetch;
 
 /// A list of units in order of use. A unit is in one list at a time; code that removes it says from which.
@@ -34,25 +34,26 @@ impl List {
     }
 
     /// Adds `unit` at the new end.
+    #[inline]
     pub fn push(&mut self, units: &mut Units, unit: UnitId) {
-        self.push_to(&mut units.records, 0, unit);
+        self.push_to(&mut units.descriptors, 0, unit);
     }
 
     /// The same, for only the units with a number that begins with `first`: all units of the list are among them.
     #[inline]
-    pub(super) fn push_to(&mut self, records: &mut [Record], first: u32, unit: UnitId) {
-        let record = &mut records[(unit.0 - first) as usize];
-        record.older.set_unit(self.newest);
-        record.newer.set_unit(NOBODY);
+    pub(super) fn push_to(&mut self, descriptors: &mut [UnitDescriptor], first: u32, unit: UnitId) {
+        let descriptor = &mut descriptors[(unit.0 - first) as usize];
+        descriptor.older.set_unit(self.newest);
+        descriptor.newer.set_unit(NOBODY);
         match self.newest {
             NOBODY => self.oldest = unit.0,
-            newest => records[(newest - first) as usize].newer.set_unit(unit.0),
+            newest => descriptors[(newest - first) as usize].newer.set_unit(unit.0),
         }
         self.newest = unit.0;
         self.length += 1;
     }
 
-    /// Adds all of `other` at the new end, in its order; they are in this list then, and in no other.
+    /// Moves all of `other` to the new end of this list, in order.
     pub(crate) fn append(&mut self, units: &mut Units, other: List) {
         if other.is_empty() {
             return;
@@ -60,8 +61,8 @@ impl List {
         match self.newest {
             NOBODY => self.oldest = other.oldest,
             newest => {
-                units.records[newest as usize].newer.set_unit(other.oldest);
-                units.records[other.oldest as usize].older.set_unit(newest);
+                units.descriptors[newest as usize].newer.set_unit(other.oldest);
+                units.descriptors[other.oldest as usize].older.set_unit(newest);
             }
         }
         self.newest = other.newest;
@@ -70,33 +71,33 @@ impl List {
 
     /// Takes `unit` out, which must be in it.
     pub fn remove(&mut self, units: &mut Units, unit: UnitId) {
-        let Record { older, newer, .. } = units.records[unit.0 as usize];
+        let UnitDescriptor { older, newer, .. } = units.descriptors[unit.0 as usize];
         let (older, newer) = (older.unit(), newer.unit());
         match older {
             NOBODY => self.oldest = newer,
-            older => units.records[older as usize].newer.set_unit(newer),
+            older => units.descriptors[older as usize].newer.set_unit(newer),
         }
         match newer {
             NOBODY => self.newest = older,
-            newer => units.records[newer as usize].older.set_unit(older),
+            newer => units.descriptors[newer as usize].older.set_unit(older),
         }
         self.length -= 1;
     }
 
     /// `to`, which is in no list, takes the place of `from`.
     pub fn replace(&mut self, units: &mut Units, from: UnitId, to: UnitId) {
-        let Record { older, newer, .. } = units.records[from.0 as usize];
+        let UnitDescriptor { older, newer, .. } = units.descriptors[from.0 as usize];
         let (older, newer) = (older.unit(), newer.unit());
-        let record = &mut units.records[to.0 as usize];
-        record.older.set_unit(older);
-        record.newer.set_unit(newer);
+        let descriptor = &mut units.descriptors[to.0 as usize];
+        descriptor.older.set_unit(older);
+        descriptor.newer.set_unit(newer);
         match older {
             NOBODY => self.oldest = to.0,
-            older => units.records[older as usize].newer.set_unit(to.0),
+            older => units.descriptors[older as usize].newer.set_unit(to.0),
         }
         match newer {
             NOBODY => self.newest = to.0,
-            newer => units.records[newer as usize].older.set_unit(to.0),
+            newer => units.descriptors[newer as usize].older.set_unit(to.0),
         }
     }
 
@@ -107,15 +108,17 @@ impl List {
     pub(crate) fn audit(&self, units: &Units) -> Result<Vec<UnitId>, String> {
         let (mut members, mut before, mut at) = (Vec::new(), NOBODY, self.oldest);
         while at != NOBODY {
-            let Some(record) = units.records.get(at as usize) else { return Err(format!("there is no unit {at}")) };
-            if record.older.unit() != before {
-                return Err(format!("unit {at} comes after {before} and says {}", record.older.unit()));
+            let Some(descriptor) = units.descriptors.get(at as usize) else {
+                return Err(format!("there is no unit {at}"));
+            };
+            if descriptor.older.unit() != before {
+                return Err(format!("unit {at} comes after {before} and says {}", descriptor.older.unit()));
             }
-            if members.len() == units.records.len() {
+            if members.len() == units.descriptors.len() {
                 return Err("it is a ring".to_owned());
             }
             members.push(UnitId(at));
-            (before, at) = (at, record.newer.unit());
+            (before, at) = (at, descriptor.newer.unit());
         }
         match (self.newest == before, self.length as usize == members.len()) {
             (false, _) => Err(format!("{before} is its newest and it says {}", self.newest)),
@@ -128,16 +131,16 @@ impl List {
     #[inline]
     pub fn pop(&mut self, units: &mut Units) -> Option<UnitId> {
         let unit = self.oldest()?;
-        self.oldest = units.records[unit.0 as usize].newer.unit();
+        self.oldest = units.descriptors[unit.0 as usize].newer.unit();
         self.length -= 1;
         match self.oldest {
             NOBODY => self.newest = NOBODY,
             oldest => {
-                // This record is in the processor's cache, since it is written to; the one after it is prefetched.
-                let record = &mut units.records[oldest as usize];
-                record.older.set_unit(NOBODY);
-                let next = record.newer.unit();
-                units.records.get(next as usize).inspect(|record| prefetch(*record));
+                // This descriptor is in the processor's cache, since it is written to; the one after it is prefetched.
+                let descriptor = &mut units.descriptors[oldest as usize];
+                descriptor.older.set_unit(NOBODY);
+                let next = descriptor.newer.unit();
+                units.descriptors.get(next as usize).inspect(|descriptor| prefetch(*descriptor));
             }
         }
         Some(unit)

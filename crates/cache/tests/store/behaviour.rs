@@ -126,7 +126,7 @@ fn a_unit_is_copied_to_the_store_only_when_its_record_is_durable() {
 /// with them, by the journal or by the map.
 /// Promise: store-warm.
 #[test]
-fn classes_survive_a_crash_and_decide_who_stays() {
+fn classes_survive_a_crash_and_decide_which_blocks_stay() {
     for is_closed in [false, true] {
         let setup = Setup { units: 30, store_blocks: 400, ..Setup::small("selective", Semantics::Strict) };
         let mut rig = Rig::fresh(setup, 52);
@@ -210,7 +210,7 @@ fn a_long_run_uses_every_way_of_a_request_and_counts_it() {
 /// class that was taken in for nothing once would stay out for ever.
 /// Promise: cache-unused-class.
 #[test]
-fn who_leaves_unused_is_not_taken_in_any_more_until_he_is_used() {
+fn a_class_that_leaves_unused_is_not_taken_in_any_more_until_it_is_used() {
     let mut rig = Rig::fresh(Setup { store_blocks: 8000, ..setup() }, 52);
     let mut fresh = (0..2000).map(|number| number * 4 + 3);
     let mut read = |block| {

@@ -327,7 +327,7 @@ fn what_a_store_loses_when_it_cannot_flush_is_told_or_copied_again() {
 /// Planted break that was seen red: what was written before the start was not acknowledged.
 /// Promise: store-first-flush.
 #[test]
-fn a_first_flush_that_fails_is_told_to_whoever_wrote_before_the_start() {
+fn a_first_flush_that_fails_is_told_to_clients_from_before_the_start() {
     for semantics in [Semantics::Strict, Semantics::WriteCache] {
         let mut rig = Rig::fresh(Setup::small("lru", semantics), 12);
         rig.store.fails_at = Some(rig.store.writes);
@@ -409,7 +409,7 @@ fn assert_nobody_waits(rig: &mut Rig, when: &str) {
 /// though the device has failed; a trim is acknowledged that the device was not told.
 /// Promise: store-failing-device.
 #[test]
-fn a_device_that_fails_under_load_leaves_nobody_without_an_answer() {
+fn a_device_that_fails_under_load_leaves_no_request_without_an_answer() {
     for semantics in [Semantics::Strict, Semantics::WriteCache] {
         for moment in 0..250 {
             // Of so few units even what was written a moment ago has to leave.

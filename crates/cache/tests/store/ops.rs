@@ -189,7 +189,7 @@ fn no_more_is_dirty_than_may_be() {
 /// Planted breaks that were seen red: a sweep begins each age; a request does not count.
 /// Promise: cache-dirty-bounds.
 #[test]
-fn what_is_dirty_is_written_back_at_its_age_and_while_nobody_asks() {
+fn what_is_dirty_is_written_back_at_its_age_and_without_requests() {
     let at = |seconds: u64| Time::ZERO + Span::from_secs(seconds);
     let mut rig = Rig::fresh(setup(), 8);
     rig.machine.set_write_back(WriteBack { age_max: Some(Span::from_secs(60)), ..WriteBack::default() });

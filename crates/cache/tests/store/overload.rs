@@ -125,7 +125,7 @@ fn what_is_in_the_cache_is_read_and_written_at_its_speed_meanwhile() {
 /// Planted break that was seen red: a write that waits does not look whether the syncer has stopped.
 /// Promise: cache-stuck.
 #[test]
-fn who_waits_for_a_store_that_fails_is_told() {
+fn a_request_that_waits_for_a_store_that_fails_is_told() {
     let (mut rig, mut line) = (rig(setup(Semantics::WriteCache), 7), Line::new());
     write(&mut rig, &mut line, 16, 1500);
     rig.store_fails_one_in = 1;
@@ -201,7 +201,7 @@ fn write_while_it_rots(rig: &mut Rig, one_in: u64) -> u64 {
 /// such a unit returns into the order, where it is the next of its list again.
 /// Promise: store-damaged-unit.
 #[test]
-fn a_unit_that_rots_fails_those_who_want_its_block_and_nobody_else() {
+fn a_unit_that_rots_fails_requests_for_its_block_and_no_others() {
     for (policy, semantics) in
         [("lru", Semantics::Strict), ("selective", Semantics::WriteCache), ("s3_fifo", Semantics::Strict)]
     {
@@ -228,7 +228,7 @@ fn a_unit_that_rots_fails_those_who_want_its_block_and_nobody_else() {
 /// ever, and what is not rotten goes on.
 /// Promise: store-damaged-unit.
 #[test]
-fn a_device_that_rots_leaves_nobody_without_an_answer() {
+fn a_device_that_rots_leaves_no_request_without_an_answer() {
     for policy in ["lru", "selective", "credit", "s3_fifo"] {
         let mut rig = rig(Setup { policy, ..setup(Semantics::Strict) }, 15);
         write(&mut rig, &mut Line::new(), 16, 1500);
@@ -245,7 +245,7 @@ fn a_device_that_rots_leaves_nobody_without_an_answer() {
 /// Planted breaks that were seen red: the first that is damaged ends it; the pass counts.
 /// Promise: store-damaged-unit.
 #[test]
-fn who_cleans_everything_gets_all_that_can_be_read() {
+fn cleaning_everything_copies_all_that_can_be_read() {
     let mut rig = rig(setup(Semantics::WriteCache), 16);
     (0..200).for_each(|block| while !rig.request(RequestKind::Write, block, u8::MAX) && rig.end_next() {});
     while rig.end_next() {}
@@ -302,7 +302,7 @@ fn a_damaged_unit_counts_once_until_it_is_written_again() {
 /// Planted break that was seen red: a flush waits until nothing is being copied.
 /// Promise: cache-stuck.
 #[test]
-fn a_stuck_copy_holds_up_nobody_else() {
+fn a_stuck_copy_holds_up_no_other_block() {
     // So small that less than a batch ever waits for a flush.
     let (mut rig, mut line) = (rig(Setup { units: 200, ..setup(Semantics::Strict) }, 8), Line::new());
     write(&mut rig, &mut line, 16, 1500);
@@ -324,7 +324,7 @@ fn a_stuck_copy_holds_up_nobody_else() {
 ///
 /// Planted break that was seen red: units are made ready in their order only.
 #[test]
-fn a_stuck_read_holds_up_nobody_else() {
+fn a_stuck_read_holds_up_no_other_block() {
     let (mut rig, mut line) = (rig(Setup { units: 200, ..setup(Semantics::WriteCache) }, 12), Line::new());
     rig.timing.sticks = Some(Action::Read);
     assert!(rig.request(RequestKind::Read, 2399, u8::MAX));
@@ -439,7 +439,7 @@ fn a_crowded_journal_is_no_matter_for_reads() {
 /// Planted break that was seen red: a journal is crowded though its device has failed.
 /// Promise: store-failing-device.
 #[test]
-fn who_waits_for_a_journal_that_fails_is_told() {
+fn a_request_that_waits_for_a_journal_that_fails_is_told() {
     let (mut rig, crowded_at) = crowded();
     rig.machine.refuse_writes();
     for (kind, block) in [(RequestKind::Write, 0), (RequestKind::Write, crowded_at), (RequestKind::Trim, 0)] {

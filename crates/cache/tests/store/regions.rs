@@ -46,7 +46,7 @@ fn assert_newest(rig: &mut Rig) {
 /// Planted breaks that were seen red: the first block that is refused ends the pass; the pass counts.
 /// Promise: store-bad-region.
 #[test]
-fn who_copies_everything_gets_all_but_the_bad_regions_and_hears_which_they_are() {
+fn copying_everything_skips_the_bad_regions_and_names_them() {
     let mut rig = rig("lru", Semantics::WriteCache);
     write(&mut rig, 0..80);
     rig.faults = cannot_write(Target::Store, 20..23);
@@ -71,7 +71,7 @@ fn who_copies_everything_gets_all_but_the_bad_regions_and_hears_which_they_are()
 /// is told that the store failed; what is aside is not tried again.
 /// Promise: store-bad-region.
 #[test]
-fn who_wants_a_unit_goes_on_beside_a_bad_region_of_the_store() {
+fn a_request_for_a_unit_goes_on_beside_a_bad_region_of_the_store() {
     for (policy, semantics) in [
         ("lru", Semantics::Strict),
         ("selective", Semantics::WriteCache),
@@ -181,7 +181,7 @@ fn where_no_unit_can_be_written_everything_goes_past_the_cache() {
 /// Planted break that was seen red: a write that waits for a unit waits on.
 /// Promise: store-bad-region.
 #[test]
-fn a_store_that_takes_nothing_is_told_to_those_who_write_past_the_cache() {
+fn a_store_that_takes_nothing_fails_writes_past_the_cache() {
     let mut rig = rig("lru", Semantics::WriteCache);
     write(&mut rig, 0..100);
     rig.faults = cannot_write(Target::Store, 0..400);

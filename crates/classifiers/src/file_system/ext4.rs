@@ -17,7 +17,7 @@ const INCOMPATIBLE_JOURNAL_DEVICE: u32 = 0x8;
 const INCOMPATIBLE_META_GROUPS: u32 = 0x10;
 const INCOMPATIBLE_64_BIT: u32 = 0x80;
 const READ_ONLY_SPARSE: u32 = 0x1;
-/// Flag of an inode whose blocks are in extents.
+/// Flag of an inode with its blocks in extents.
 const EXTENTS: u32 = 0x80000;
 const EXTENT_MAGIC: u16 = 0xF30A;
 const EXTENT_DEPTH_MAX: u16 = 5;
@@ -240,7 +240,7 @@ impl Geometry {
     }
 }
 
-/// A journal whose blocks are being found.
+/// A journal during the search for its blocks.
 struct Journal<'reading, 'volume> {
     geometry: &'reading Geometry,
     reading: &'reading mut Reading<'volume>,

@@ -1,14 +1,14 @@
 //! What a file system keeps at fixed places: the classes of its blocks, by their numbers alone.
 //!
 //! ```text
-//!   superblock -> group descriptors -> bitmaps, inode tables     [`ext4`]         -> ranges of bytes, each with a class
+//!   superblock -> group descriptors -> bitmaps, inode tables     [`ext4`]     -> ranges of bytes, each with a class
 //!              -> the journal's inode -> its extents
 //!   superblock -> heads of allocation groups, internal log       [`xfs`]
 //! ```
 //!
-//! **The rule.** It is read from the volume's bytes, without a mount and without the file system's own tools, for
-//! volumes whose file system runs elsewhere: in a guest, behind NBD or iSCSI. What is made while the file system is
-//! used (directories, indirect blocks, files) is at no fixed place and stays unclassified.
+//! **The rule.** It is read from the volume's bytes, without a mount and without the file system's own tools. It is for
+//! volumes with a file system that runs elsewhere: in a guest, behind NBD or iSCSI. What is made while the file system
+//! is used (directories, indirect blocks, files) is at no fixed place and stays unclassified.
 //!
 //! **The complication.** A user of the volume may have written anything there. Each number is checked before it is
 //! used, the bytes read are bounded by [`BYTES_READ_MAX`], and ranges by [`RANGES_MAX`]. A file system that is not
@@ -24,7 +24,7 @@ use thiserror::Error;
 
 /// Bytes that are read of a volume at the most: the descriptors of 64 TiB with 4 KiB blocks are 32 MiB.
 pub const BYTES_READ_MAX: u64 = 64 << 20;
-/// Ranges of a layout at the most: five in each of 131,072 groups (16 TiB) if none of them touch, 24 bytes each.
+/// Most ranges of a layout: five in each of 131,072 groups (16 TiB) if none of them touch, 24 bytes each.
 pub const RANGES_MAX: usize = 5 << 17;
 /// Bytes that a class is asked for at a time.
 const UNIT_BYTES: u64 = 4096;

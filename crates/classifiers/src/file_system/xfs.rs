@@ -1,8 +1,8 @@
 //! The fixed places of XFS ("XFS Algorithms & Data Structures"): the heads of its allocation groups, and its internal
 //! log. Inodes are allocated as they are needed, and have no fixed place.
 //!
-//! A superblock whose numbers contradict each other is not believed at all, as the kernel and `xfs_repair` do: a group
-//! has 64 blocks at least, the groups are exactly those that the blocks make, and the log lies in one of them.
+//! A superblock with numbers that contradict each other is not believed at all, as in the kernel and `xfs_repair`. A
+//! group has at least 64 blocks, the groups are exactly those that the blocks make, and the log lies in one of them.
 
 use super::{GROUP_DESCRIPTOR, LayoutError, Reading, SUPERBLOCK, check, check_size};
 use plimsoll_core::Class;
@@ -10,8 +10,8 @@ use plimsoll_core::Class;
 const MAGIC: &[u8] = b"XFSB";
 /// Sectors at the head of a group: superblock, free space, inodes, free list.
 const HEAD_SECTORS: u64 = 4;
-/// Blocks of a group at the least (`XFS_MIN_AG_BLOCKS`): more than a head has, so the heads of two groups never touch,
-/// and [`RANGES_MAX`](super::RANGES_MAX) bounds the groups that are looked at.
+/// Least blocks of a group (`XFS_MIN_AG_BLOCKS`). A head has fewer, so the heads of two groups never touch, and
+/// [`RANGES_MAX`](super::RANGES_MAX) bounds the groups that are read.
 const GROUP_BLOCKS_MIN: u64 = 64;
 const SUPERBLOCK_BYTES: u64 = 512;
 

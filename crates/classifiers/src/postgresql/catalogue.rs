@@ -12,8 +12,8 @@ use thiserror::Error;
 /// Databases that one can connect to.
 const DATABASES: &str = "SELECT datname FROM pg_database WHERE datallowconn";
 /// Each relation with a file, what it is, and how its rows were found since the server began to count. Object numbers
-/// below 16384 are those of initdb (`FirstNormalObjectId`). An index that is being made is in no catalogue yet: it is
-/// what its maker has locked and no other session can see; its file has its own number.
+/// below 16384 are those of initdb (`FirstNormalObjectId`). An index that is being made is in no catalogue yet. Its
+/// maker has locked it, no other session can see it, and its file has its own number.
 const RELATIONS: &str = "
     SELECT pg_relation_filepath(c.oid),
            CASE WHEN c.oid < 16384 THEN 'system' WHEN c.relpersistence = 't' THEN 'temporary'
@@ -57,7 +57,7 @@ pub enum CatalogueError {
 pub struct Server {
     /// The program psql.
     pub psql: PathBuf,
-    /// Where it is and the user to connect as, as options of psql: `--host=/run/postgresql`.
+    /// Address of the server and the user to connect as, as options of psql: `--host=/run/postgresql`.
     pub options: Vec<String>,
 }
 
@@ -170,7 +170,7 @@ mod tests {
     fn a_table_is_as_most_of_its_rows_were_found_lately() {
         let mut catalogue = Catalogue::default();
         let steps = [
-            ((0, 0), RandomTable, "nobody has read it"),
+            ((0, 0), RandomTable, "no query has read it"),
             ((100, 99), SequentialTable, "most of them in sequence"),
             ((100, 99), SequentialTable, "nobody since"),
             ((110, 110), RandomTable, "lately by the index"),

@@ -29,7 +29,7 @@ pub enum DatabaseClass {
     FreeSpaceMap,
     /// Temporary tables, and what queries spill.
     Temporary,
-    /// A table whose rows are mostly found by an index.
+    /// A table with rows that are mostly found by an index.
     RandomTable,
     /// A table that is mostly read from one end to the other.
     SequentialTable,
@@ -69,7 +69,7 @@ impl DatabaseClass {
 pub enum Kind {
     /// All.
     Of(DatabaseClass),
-    /// That it is a part of this relation: the path of its first file, as `pg_relation_filepath` tells it.
+    /// A part of this relation: the path of its first file, as `pg_relation_filepath` has it.
     Relation(String),
     /// Nothing.
     Other,

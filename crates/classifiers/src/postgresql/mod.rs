@@ -2,15 +2,16 @@
 //!
 //! ```text
 //!   name of the file ([`layout`])  ->  log, system table, free-space map, temporary
-//!                                      a relation  ->  catalogue ([`catalogue`], by psql)  ->  index, table: random or sequential
-//!   directories are watched ([`watch`]): a file that is new is classified when it appears, a relation that the catalogue
-//!   does not know yet as soon as it does; and everything is looked at again now and then
+//!                                      a relation  ->  catalogue ([`catalogue`], by psql)  ->  index, or
+//!                                                      table: random or sequential
+//!   directories are watched ([`watch`]): a file that is new is classified when it appears, a relation that the
+//!   catalogue does not know yet as soon as it does; and everything is looked at again now and then
 //! ```
 //!
 //! **The rule** is table 6 of Differentiated Storage Services; there the server itself says the class of each call,
 //! from inside. From outside a class is a file's. So a table is read *sequentially* or *at random* as most of its rows
-//! were that were read since the last look, which the server counts (`pg_stat_all_tables`); where none were, it stays
-//! what it was, and a new one is random.
+//! were since the last look, which the server counts (`pg_stat_all_tables`). Without reads it stays as it was, and a
+//! new one is random.
 //!
 //! **The complication.** A transaction that has not committed has files that no catalogue shows to others. They keep
 //! the class that their file system gives them until it commits and the catalogue is asked again, a second later at
@@ -36,8 +37,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 use watch::Watch;
 
-/// How soon the catalogue is asked for a relation that it did not know, the first time; each time in vain it takes
-/// twice as long, up to [`LOOK`].
+/// Time after which the catalogue is asked again for a relation that it did not know. Each time in vain doubles it, up
+/// to [`LOOK`].
 const ASK_AGAIN: Span = Span::from_millis(250);
 /// How often everything is looked at again.
 const LOOK: Span = Span::from_secs(10);
@@ -61,7 +62,7 @@ pub enum ClassifierError {
     /// The daemon does not hear, or refuses.
     #[error("{}: {source}", path.display())]
     Refused {
-        /// The file whose class was said.
+        /// The classified file.
         path: PathBuf,
         /// What the daemon said.
         source: ClientError,
@@ -104,8 +105,8 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// The cluster with this data directory, whose files' classes `client` says; its `server` is asked for the
-    /// catalogue, if there is one: without, relations of users have no class.
+    /// The cluster with this data directory. `client` says its files' classes. Its `server`, if there is one, answers
+    /// from the catalogue; without it, relations of users have no class.
     ///
     /// # Errors
     /// It is no data directory, or cannot be watched.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// `plimsoll cache ...`.
 #[derive(Debug, Subcommand)]
 pub enum CacheCommand {
-    /// What each cache has of which class, how often it was of use, what is dirty, and its syncer
+    /// Show the content of each cache by class, its hits, its dirty data and its syncer
     #[command(after_help = "Example:
   $ plimsoll cache status
   volume  cache  policy  semantics       size      used    dirty  at most  ...  past it  state
@@ -17,85 +17,84 @@ pub enum CacheCommand {
   volume  class          size     of it    reads   hits   writes   hits
   db      5 file <=64K   12 GiB   12.2 %  120034  96.1 %   80211  99.0 %
 
-Counts are of blocks of 4 KiB since the daemon started; what is free is still readable. --json prints everything.")]
+Counts are of blocks of 4 KiB since the daemon started. Reads still find blocks that count as free. --json prints everything.")]
     Status(DaemonOutputArguments),
     /// Make an empty cache on the device that the configuration names
     #[command(after_help = "Example:
   # plimsoll cache make plimsoll.toml fast
   cache fast: 99.6 GiB on /dev/nvme0n1p3 for volume db
 
-The daemon does not make one by itself: an empty device could be one that was lost, with data that only it had. Where there is a
-cache already, a file system or other data, or where the volume has a cache that was not detached, it is refused; --replace gives up what is
-there, and what only the old cache had.")]
+The daemon does not make a cache by itself: an empty device could replace a lost one that had the only copy of some data. The
+command refuses a device with a cache, a file system or other data, and a volume with a cache that was not detached. --replace
+gives up the content of the device and the dirty data of the old cache.")]
     Make(CacheMakeArguments),
-    /// Say that a cache is the one that its volume has, where no note says so, while no daemon runs
+    /// Note that a cache belongs to its volume, if no note says so; no daemon may run
     #[command(after_help = "Example:
   # plimsoll cache adopt plimsoll.toml fast
-  volume db: cache fast, policy credit, 99 GiB found in it, 1.2 GiB of that not yet on the slow device; from now on it is noted that
-  the volume has it
+  volume db: cache fast, policy credit, 99 GiB found in it, 1.2 GiB of that not yet on the slow device; a note now says that the volume has this cache
 
-The daemon notes which cache a volume has (notes_directory). A cache that holds something and is not noted may be old: the volume
-may have been written without it, by a daemon with another notes directory or on another machine. Then what the cache has is read
-instead of what is newer, and written over it. Only you can know that this was not so.
+The daemon notes which cache a volume has (notes_directory). A cache with content and without a note may be old: a daemon with
+another notes directory, or another machine, may have written to the volume without the cache. Then old blocks of the cache
+would hide newer ones of the volume, and overwrite them. Only you can know that this did not happen.
 
 With --moved a cache follows its slow file to another file system, or from a file to the loop device on it and back. The file must carry
 the note of this cache (cp -a and mv keep it), as of the cache's last start. The file under its old name is refused from then on.")]
     Adopt(CacheAdoptArguments),
-    /// Give up a volume's cache while no daemon runs, with what only that cache has
+    /// Give up a volume's cache with its dirty data; no daemon may run
     #[command(after_help = "Example:
   # plimsoll cache forget plimsoll.toml db
-  volume db: cache fast on /dev/nvme0n1p3 is given up, and what only it had is lost
+  volume db: cache fast on /dev/nvme0n1p3 is given up, and its dirty data is lost
 
-A volume whose cache was not detached is not served without it, since what is newest may be in the cache only. This is for a cache
-that is broken or gone. Where it is there, put cache = \"fast\" into [volume.db] again and use plimsoll cache detach: nothing
-is lost then.")]
+The daemon does not serve a volume without a cache that was not detached, since the newest data may be in the cache only. This
+command is for a cache that is broken or gone. If the cache still works, put cache = \"fast\" into [volume.db] again and use
+plimsoll cache detach: nothing is lost then.")]
     Forget(CacheForgetArguments),
-    /// Copy to the slow device what only a volume's cache has, while no daemon runs, from a device that can be read and
-    /// not written
+    /// Copy a volume's dirty data from a cache that cannot be written to the slow device; no daemon may run
     #[command(after_help = "Example:
   # plimsoll cache rescue plimsoll.toml db
   volume db: 1.2 GiB copied from /dev/nvme0n1p3 to the slow device, nothing is missing (to do without the cache: ...)
 
-Nothing is written to the fast device, so a daemon does not need to be able to use it. It may be done again, whatever stopped it. What
-cannot be read is named, and the exit code is 1. The volume is served again when the cache was given up: plimsoll cache forget.")]
+It writes nothing to the fast device. It can be repeated after any interruption. It names the blocks that cannot be read, and
+the exit code is 1. Afterwards give the cache up (plimsoll cache forget), and the daemon serves the volume again.")]
     Rescue(CacheForgetArguments),
-    /// Write to the slow device what only the cache has; requests go on
+    /// Write the cache's dirty data to the slow device; requests go on
     #[command(after_help = "Example:
   $ plimsoll cache flush db
-  volume db: what was dirty is on the slow device
+  volume db: all dirty data is on the slow device
 
-It waits until everything was copied that was dirty when it began and was not written again meanwhile.")]
+It waits until every block that was dirty at the start is copied or written again.")]
     Flush(CacheVolumeArguments),
-    /// Put a cache of the configuration before a volume that has none
+    /// Attach a cache of the configuration to a volume without one
     #[command(after_help = "Example:
   $ plimsoll cache attach db fast --make
   volume db: cache fast, policy credit, 0 B found in it, 0 B of that not yet on the slow device
 
-Without --make a cache that is there already is used; it must be one of this volume. The configuration file is not changed:
+Without --make it uses the cache on the device, which must belong to this volume. The configuration file is not changed:
 without cache = \"fast\" in [volume.db] the next start refuses to serve the volume.")]
     Attach(CacheAttachArguments),
-    /// Take the cache away from a volume, when everything in it is on the slow device
+    /// Flush the cache of a volume and detach it
     #[command(after_help = "Example:
   $ plimsoll cache detach db
   volume db: everything is on the slow device, the cache is given up
 
   $ plimsoll cache detach db --lost
-  volume db: 8 KiB could not be read and are lost, all else is on the slow device, the cache is given up (...)
+  volume db: 8 KiB of dirty data could not be read and are lost, all other data is on the slow device, ...
 
-A cache of which something cannot be read is not detached without --lost; nor is one whose device can be read only. Requests go on while the cache is flushed, wait for the last of it, and go on without it. The configuration file is not changed:
-with cache = \"fast\" in [volume.db] the next start would look for it.")]
+Without --lost it refuses a cache with unreadable dirty blocks or on a device that cannot be written. Requests go on during
+the flush, wait for its last blocks, and go on without the cache. The configuration file is not changed: with
+cache = \"fast\" in [volume.db] the next start would look for the cache.")]
     Detach(CacheDetachArguments),
     /// Give the cache of a volume another size; it starts empty
     #[command(after_help = "Example:
   $ plimsoll cache resize db 50GiB
   volume db: its cache has 50 GiB, and is empty
 
-It is detached and made anew. Change size in the configuration file, too.")]
+The daemon detaches the cache and makes it anew. Change size in the configuration file, too.")]
     Resize(CacheResizeArguments),
-    /// Go on with another policy, scheme of classes or semantics, with all that is in the cache
+    /// Change the policy, the scheme of classes or the semantics of a cache; its content stays
     #[command(after_help = "Example:
   $ plimsoll cache policy db --policy selective --classes ext4
-  volume db: its cache goes on, with all that is in it
+  volume db: its cache is changed, and keeps its content
 
 Policies: lru, s3_fifo, selective, credit (docs/cache.md). The configuration file is not changed.")]
     Policy(CachePolicyArguments),
@@ -108,7 +107,7 @@ pub struct CacheMakeArguments {
     pub file: PathBuf,
     /// The cache's name in it
     pub cache: String,
-    /// Give up what is there: a cache, with what only it has, a file system, other data
+    /// Give up the content of the device: a cache with its dirty data, a file system, other data
     #[arg(long)]
     pub replace: bool,
 }
@@ -120,7 +119,7 @@ pub struct CacheAdoptArguments {
     pub file: PathBuf,
     /// The cache's name in it
     pub cache: String,
-    /// The slow file was moved, or is reached through a loop device now or no more, and was not written since
+    /// The slow file was moved, or its loop device came or went, and was not written since
     #[arg(long)]
     pub moved: bool,
 }
@@ -149,7 +148,7 @@ pub struct CacheVolumeArguments {
 pub struct CacheDetachArguments {
     /// The volume
     pub volume: String,
-    /// Give up what cannot be read of the cache, and say how much that is
+    /// Give up dirty blocks that cannot be read from the cache, and say how many bytes they have
     #[arg(long)]
     pub lost: bool,
     /// Where the daemon is.
@@ -164,7 +163,7 @@ pub struct CacheAttachArguments {
     pub volume: String,
     /// The cache's name in the configuration
     pub cache: String,
-    /// Make an empty one; whatever is on its device is gone
+    /// Make an empty cache; the content of its device is lost
     #[arg(long)]
     pub make: bool,
     /// Where the daemon is.

@@ -13,7 +13,7 @@ pub enum ClassCommand {
   scheme  classes  summary
   ext4         19  ext3 and ext4, as the paper has them")]
     List(OutputArguments),
-    /// The classes of a scheme; of a file of your own, or what is wrong with it
+    /// Show the classes of a built-in scheme or of a .toml file, or the mistakes in the file
     #[command(after_help = "Examples:
   $ plimsoll class show ext4
   $ plimsoll class show mine.toml
@@ -23,12 +23,12 @@ How to write one: docs/classes.md. Exit code 2 if it is wrong.")]
     /// Say the class of files on a volume that is mounted with tenants
     #[command(after_help = "Examples:
   $ plimsoll class say database-index /mnt/db/orders.index
-  $ plimsoll class say 0 /mnt/db/orders.index        what the file system says counts again
+  $ plimsoll class say 0 /mnt/db/orders.index        the file system's class counts again
 
-It holds for all blocks of the file until something else is said, the file is deleted or the volume is unmounted. The
-file's owner and root may say it. Programs say it themselves with the libraries of docs/classes.md.")]
+The class holds for all blocks of the file until another is said, the file is deleted or the volume is unmounted. The
+file's owner and root may say it. Programs say classes themselves with the libraries of docs/classes.md.")]
     Say(ClassSayArguments),
-    /// Which class was said of files
+    /// Print the class that was said of files
     #[command(after_help = "Example:
   $ plimsoll class ask /mnt/db/orders.index
   number  class           file
@@ -91,9 +91,10 @@ pub enum ClassifyCommand {
   log 3, system table 901, free-space map 210, temporary 0, random table 12, sequential table 2, index 9
   watching; Ctrl-C or SIGTERM ends it
 
-The data directory is on a volume that is mounted with tenants. Names of files say what most of them are, and psql asks the
-catalogue for the rest (PGHOST, PGPORT, PGUSER count). What is new is classified when it appears; whether a table is read at random
-or in sequence is looked at every 10 s. What was said holds when this has ended. docs/classes.md has the rest.")]
+The data directory is on a volume that is mounted with tenants. The names of most files tell their classes; psql asks the
+catalogue for the rest (PGHOST, PGPORT, PGUSER count). New files are classified when they appear. Every 10 s the command
+checks whether each table is read at random or in sequence. The classes hold after the command has ended. More:
+docs/classes.md.")]
     Postgresql(PostgresqlArguments),
 }
 
@@ -112,13 +113,13 @@ pub struct PostgresqlArguments {
     /// The server's port [default: as of psql]
     #[arg(long)]
     pub port: Option<u16>,
-    /// Whom to connect as [default: as of psql]
+    /// The user to connect as [default: as of psql]
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Go by the names of files alone: users' tables and indexes are then as the file system says
+    /// Use the names of files alone: users' tables and indexes then keep the file system's classes
     #[arg(long)]
     pub without_catalogue: bool,
-    /// Say what there is now, and end
+    /// Classify the files that exist now, and end
     #[arg(long)]
     pub once: bool,
     /// The daemon's socket for classes [default: $PLIMSOLL_CLASSES, or /run/plimsoll/classes.sock]

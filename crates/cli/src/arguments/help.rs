@@ -1,8 +1,8 @@
 //! The text below a command's help, in lines of a terminal.
 //!
-//! **Rule.** A line that its author broke because it was long goes on in the next one: both are one paragraph, which is
-//! broken anew at [`COLUMNS`]. **Complication.** A short line ends where its author wanted it to, and a table stays as
-//! it is.
+//! **Rule.** A line continues in the next one if its author broke it because it was long. Both are one paragraph, which
+//! is wrapped anew at [`COLUMNS`]. **Complication.** A short line ends where its author wanted it to, and a table stays
+//! as it is.
 
 use clap::Command;
 
@@ -11,7 +11,7 @@ const COLUMNS: usize = 100;
 /// A line that is longer was broken because it was long.
 const FULL: usize = 85;
 
-/// The same command, and all below it, with that text in lines that are not broken again.
+/// The same command, and all below it, with that text in lines that are not wrapped again.
 pub(super) fn in_lines(mut command: Command) -> Command {
     if let Some(after) = command.get_after_help().map(ToString::to_string) {
         command = command.after_help(lines(&after));

@@ -10,14 +10,14 @@ use std::ffi::OsString;
 /// `plimsoll pool ...`.
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
-    /// List the pools and what each was promised
+    /// List the pools and the promises of each
     #[command(after_help = "Example:
   $ plimsoll pool list
   pool    kind    device  reserve    limit  weight  priority
   web     pool    disk0       30%  10 MB/s     100         4
   web/db  volume  disk0         -        -     100         4
 
-A volume has an account in its pool, which is set like a pool: its sessions share what it is promised.")]
+A volume has an account in its pool, with promises like a pool's: the sessions of the volume share them.")]
     List(DaemonOutputArguments),
     /// Add a pool
     #[command(after_help = "Example:
@@ -29,12 +29,12 @@ A reserve that does not fit is refused, and the message says by how much; the ex
     // Each session's own: the refusal says where they are set.
     #[command(mut_args(hidden_of_pools))]
     Add(PoolAddArguments),
-    /// Change what a pool or volume is promised, from its next request on
+    /// Change the promises of a pool or volume, from its next request on
     #[command(after_help = "Example:
   $ plimsoll pool set web --reserve 40%
   web: a reserve of 44.8 runs/s does not fit: disk0 has 112 runs/s, 78.4 are promised to others, 11.2 too many
 
-What is not named stays as it is. The configuration file is not changed.")]
+Other promises stay as they are. The configuration file is not changed.")]
     // Each session's own: the refusal says where they are set.
     #[command(mut_args(hidden_of_pools))]
     Set(PoolSetArguments),
@@ -54,20 +54,20 @@ pub enum SessionCommand {
   db/loader#1
   $ nbdinfo \"nbd+unix:///db/loader%231?socket=/run/plimsoll/nbd.sock\"
 
-What the session is promised is taken out of what the volume is; a reserve that does not fit is refused, and the message
-says by how much. All connections to that export share it. The session stays open until it is closed.
+The session's promises are part of the volume's. A reserve that does not fit is refused, and the message says by how much.
+All connections to that export share the session. It stays open until session close.
 
   $ cat load.sh
   qemu-img convert -n -O raw image.qcow2 \\
     nbd:unix:/run/plimsoll/nbd.sock:exportname=$PLIMSOLL_EXPORT
   $ plimsoll session open db loader --reserve \"20 runs/s\" -- sh load.sh
 
-With a command, the session ends with the last process of it, however that ends; NBD clients that are still connected are
-cut off. The command takes the place of this process, so signals, terminal and exit code are its own, and finds the export
-in PLIMSOLL_EXPORT and the session's path in PLIMSOLL_SESSION. Of a volume that is an iSCSI target and has no export, the
-session has a target of its own, in PLIMSOLL_TARGET.")]
+With a command, the session ends with the command's last process, however that ends; NBD clients that are still connected
+are cut off. The command takes the place of this process: signals, terminal and exit code are its own. It finds the export
+in PLIMSOLL_EXPORT and the session's path in PLIMSOLL_SESSION. On a volume with an iSCSI target and no export, the session
+has a target of its own, in PLIMSOLL_TARGET.")]
     Open(SessionOpenArguments),
-    /// Close a session that nobody is connected to
+    /// Close a session without connections
     #[command(after_help = "Example:
   $ plimsoll session close db/loader#1
   session web/db/loader#1 closed
@@ -92,7 +92,7 @@ pub struct SessionOpenArguments {
     /// Where the daemon is.
     #[command(flatten)]
     pub daemon: DaemonArguments,
-    /// The command that the session is for, and its arguments: it ends with it
+    /// A command and its arguments; the session ends with the command
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -119,6 +119,9 @@ pub struct RunArguments {
     /// What the session is called, in 1 to 64 letters, digits, "-", "_" and "." [default: the command's name]
     #[arg(long)]
     pub name: Option<String>,
+    /// Say on stderr which volume or disk was joined, and as which session
+    #[arg(long, short)]
+    pub verbose: bool,
     /// What it is promised.
     #[command(flatten)]
     pub change: ChangeArguments,
@@ -172,13 +175,13 @@ pub struct PoolRemoveArguments {
 /// What a pool is promised.
 #[derive(Debug, Args)]
 pub struct ChangeArguments {
-    /// The rate that it gets however the others behave: "45 runs/s", 10MB/s, 30%, or none
+    /// The rate that it gets whatever other tenants do: "45 runs/s", 10MB/s, 30%, or none
     #[arg(long, value_name = "RATE", value_parser = reserve)]
     pub reserve: Option<Rate>,
     /// The rate that it never exceeds, or none
     #[arg(long, value_name = "RATE")]
     pub limit: Option<Limit>,
-    /// Its part of what nobody reserved, relative to its neighbours': 1 to 10000
+    /// Its part of the unreserved rate, relative to its siblings': 1 to 10000
     #[arg(long)]
     pub weight: Option<u32>,
     /// 0 (highest) to 7, or idle

@@ -15,16 +15,16 @@ pub struct WhyArguments {
     /// A mount point or a block device [default: all disks that are mounted]
     #[arg(value_name = "MOUNT|DEVICE")]
     pub target: Option<PathBuf>,
-    /// How often it is shown, and over what rates are
+    /// Seconds between tables, which is also the span of the rates
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub interval: Span,
-    /// How often in all [default: until Ctrl-C]
+    /// The number of tables [default: until Ctrl-C]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Print JSON, one object a line
     #[arg(long)]
     pub json: bool,
-    /// Whose tenants are named, if it is there.
+    /// The daemon that knows the names of tenants, if one runs.
     #[command(flatten)]
     pub daemon: DaemonArguments,
 }

@@ -7,12 +7,13 @@ use crate::arguments::{
 };
 use crate::config::{Defaults, load};
 use crate::control::client::Client;
-use crate::control::protocol::{CacheChange, CacheEntry, Request, Response};
-use crate::metrics::caches::{CACHE, CACHE_CLASS, CACHE_POOL, ClassInCache};
+use crate::control::protocol::{CacheChange, Request, Response};
+use crate::metrics::reading::Reading;
+use crate::metrics::text;
 use crate::outcome::{Failure, Outcome};
-use crate::table::Table;
 use crate::up;
 use plimsoll_engine::cache::sizes_instead_of;
+use plimsoll_engine::status::not_clean;
 use std::time::Duration;
 
 /// How often it is looked whether a flush is done.
@@ -35,7 +36,7 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
         }
         CacheCommand::Flush(CacheVolumeArguments { volume, daemon }) => {
             flush(&mut connect(daemon)?, volume)?;
-            print(format!("volume {volume}: what was dirty is on the slow device"))
+            print(format!("volume {volume}: all dirty data is on the slow device"))
         }
         CacheCommand::Attach(arguments) => {
             let (volume, cache) = (arguments.volume.clone(), arguments.cache.clone());
@@ -62,7 +63,7 @@ pub(super) fn run(command: &CacheCommand) -> Outcome {
     }
 }
 
-/// Has the daemon do something, after most of what is dirty in the cache of `volume` was written back.
+/// Asks the daemon to do something, after most dirty blocks in the cache of `volume` were written back.
 fn done(daemon: &DaemonArguments, request: &Request, volume: Option<&String>) -> Outcome {
     let mut client = connect(daemon)?;
     if let Some(volume) = volume {
@@ -94,23 +95,35 @@ fn flush(client: &mut Client, volume: &str) -> Outcome {
     let Response::CacheFlushing { passes } = answer else { return Err(unexpected()) };
     loop {
         let caches = list(client)?;
-        let entry = caches.into_iter().find(|entry| entry.volume == volume).ok_or_else(|| {
+        let entry = caches.items().iter().find(|entry| entry.text("volume") == volume).ok_or_else(|| {
             Failure::Failed(format!(
                 "volume {volume} has no cache any more: another command has taken it away meanwhile"
             ))
         })?;
-        let cache = entry.cache;
-        if cache.dirty_units == 0 || cache.clean_passes >= passes {
+        let cache = entry.at("cache");
+        let (Reading::Count(dirty), Reading::Count(clean)) = (cache.at("dirty_units"), cache.at("clean_passes")) else {
+            return Err(unexpected());
+        };
+        if *dirty == 0 || *clean >= passes {
             return Ok(());
         }
-        if !cache.is_cleaning {
-            return Err(Failure::Failed(format!("volume {volume}: {}", cache.not_clean(volume))));
+        if !cache.is("is_cleaning") {
+            return Err(Failure::Failed(format!("volume {volume}: {}", why_not_clean(volume, cache))));
         }
         std::thread::park_timeout(PERIOD);
     }
 }
 
-fn list(client: &mut Client) -> Result<Vec<CacheEntry>, Failure> {
+/// Why not all that is dirty in the cache of `volume` could be written back.
+fn why_not_clean(volume: &str, cache: &Reading) -> String {
+    let ranges = |field| cache.at(field).parsed::<Vec<(u64, u64)>>().unwrap_or_default();
+    let (unreadable, not_copied) = (ranges("unreadable_bytes"), ranges("not_copied_bytes"));
+    let (unreadable, not_copied) =
+        ((cache.count("unreadable"), &unreadable[..]), (cache.count("not_copied"), &not_copied[..]));
+    not_clean(volume, cache.count("dirty_units"), unreadable, not_copied, cache.is("has_failed"))
+}
+
+fn list(client: &mut Client) -> Result<Reading, Failure> {
     match client.ask(&Request::CacheList {})? {
         Response::Caches(caches) => Ok(caches),
         _ => Err(unexpected()),
@@ -122,28 +135,5 @@ fn status(arguments: &DaemonOutputArguments) -> Outcome {
     if arguments.json {
         return print_json(&caches);
     }
-    if caches.is_empty() {
-        return print("no volume has a cache");
-    }
-    let pools = match caches.iter().any(|entry| !entry.cache.pools.is_empty()) {
-        true => format!("\n{}", pools(&caches)),
-        false => String::new(),
-    };
-    print(format!("{}\n{}{pools}", whole_caches(&caches), classes(&caches)))
-}
-
-/// Pools that may fill only a part of a cache.
-fn pools(caches: &[CacheEntry]) -> Table {
-    let pools = caches.iter().flat_map(|entry| entry.cache.pools.iter().map(|pool| ([entry.volume.clone()], pool)));
-    CACHE_POOL.table_in(["volume"], pools)
-}
-
-fn whole_caches(caches: &[CacheEntry]) -> Table {
-    CACHE.table_in(["volume"], caches.iter().map(|entry| ([entry.volume.clone()], &entry.cache)))
-}
-
-fn classes(caches: &[CacheEntry]) -> Table {
-    let classes: Vec<_> = caches.iter().map(|entry| (&entry.volume, ClassInCache::of(&entry.cache))).collect();
-    let classes = classes.iter().flat_map(|(volume, of)| of.iter().map(|class| ([volume.to_string()], class)));
-    CACHE_CLASS.table_in(["volume"], classes)
+    print(text::caches(&caches))
 }

@@ -2,22 +2,20 @@
 
 use super::{allocation_cells, print, print_json, text};
 use crate::arguments::CheckArguments;
-use crate::config::{
-    Backing, Cache, Configuration, ConfigurationError, Defaults, Device, Problem, Volume, door, listens, load, quoted,
-};
+use crate::config::{Cache, Configuration, ConfigurationError, Defaults, Device, Volume, load};
 use crate::outcome::Outcome;
 use crate::table::Table;
-use crate::up::caches_as_volumes;
+use crate::up::{refused, remarks};
 use plimsoll_core::{ByteCount, Rate, Span};
 use plimsoll_engine::cache::{CacheSettings, DirtyMax, semantics_name};
-use plimsoll_engine::kernel_user_of;
 use plimsoll_serve::attach::FileSystemPlan;
-use plimsoll_serve::registry::front_ends as registered;
+use plimsoll_serve::registry::{front_ends as registered, with_sockets};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 pub(super) fn run(arguments: &CheckArguments) -> Outcome {
     let loaded = load(&arguments.file, &Defaults::of_this_user());
-    let checked = loaded.and_then(|configuration| match in_use(&configuration) {
+    let checked = loaded.and_then(|configuration| match refused(&configuration) {
         problems if problems.is_empty() => Ok(configuration),
         problems => Err(ConfigurationError { file: configuration.file, problems }),
     });
@@ -31,24 +29,6 @@ pub(super) fn run(arguments: &CheckArguments) -> Outcome {
             Err(error.into())
         }
     }
-}
-
-/// Files and block devices that the kernel uses, as the start of a daemon would find them. One that a daemon serves is
-/// no problem: the daemon may be that of this configuration.
-fn in_use(configuration: &Configuration) -> Vec<Problem> {
-    let writable = configuration.volumes.iter().filter(|volume| !volume.is_read_only);
-    let of_volumes = writable.filter_map(|volume| match &volume.backing {
-        Backing::File { path, .. } => Some((&volume.place, path)),
-        _ => None,
-    });
-    let of_caches = configuration.caches.iter().map(|cache| (&cache.place, &cache.settings.path));
-    let problems = of_volumes.chain(of_caches).filter_map(|(place, path)| {
-        let got = format!("{}, in use: {}", quoted(&path.to_string_lossy()), kernel_user_of(path)?);
-        Some(place.problem("file", got, "a file or block device that nothing else uses"))
-    });
-    let mut problems: Vec<Problem> = problems.chain(caches_as_volumes(configuration)).collect();
-    problems.sort_by_key(|problem| problem.line);
-    problems
 }
 
 fn as_tables(configuration: &Configuration) -> String {
@@ -98,13 +78,14 @@ fn as_tables(configuration: &Configuration) -> String {
         ]);
     }
     let listen = registered().iter().flat_map(|entry| {
-        let listens = listens(configuration, entry.section).iter();
+        let listens = configuration.listens(entry.section).iter();
         listens.map(|listen| format!("{} on {}\n", entry.title, listen.address))
     });
     let listen = listen.collect::<String>();
     let control = configuration.daemon.control_socket.display();
     let executor = configuration.service_threads().map_or(String::new(), |section| format!("executor: {section}\n"));
-    format!("{devices}\n{pools}\n{caches}{volumes}\n{executor}{listen}control on unix:{control}\n")
+    let remarks: String = remarks(configuration).iter().map(|line| format!("{line}\n")).collect();
+    format!("{devices}\n{pools}\n{caches}{volumes}\n{executor}{listen}control on unix:{control}\n{remarks}")
 }
 
 /// Where the bytes of a volume are, and how they are read.
@@ -125,9 +106,9 @@ fn behaviour(device: &Device) -> String {
 
 fn front_ends(volume: &Volume) -> Vec<String> {
     let doors = registered().iter().filter_map(|entry| {
-        let own = door(volume, entry.section)?;
-        let shown = (entry.shown)(own.name, "");
-        Some(match own.login {
+        let own = volume.door(entry.section)?;
+        let shown = (entry.shown)(&own.name, "");
+        Some(match &own.login {
             Some(chap) => format!("{shown} for {:?}", chap.initiator.user),
             None => shown,
         })
@@ -173,6 +154,16 @@ fn cache_as_json(Cache { name, settings, classes, .. }: &Cache) -> Value {
     })
 }
 
+/// The doors of a volume: the front end, what clients ask for, and the user that they must prove to be.
+fn doors_as_json(volume: &Volume) -> Vec<Value> {
+    let own = with_sockets().filter_map(|(entry, _)| Some((entry, volume.door(entry.section)?)));
+    own.map(|(entry, door)| {
+        let user = door.login.as_ref().map(|login| &login.initiator.user);
+        json!({ "front_end": entry.name, "name": door.name, "user": user })
+    })
+    .collect()
+}
+
 fn as_json(configuration: &Configuration) -> Value {
     let devices = configuration.devices.iter().map(|device| {
         json!({
@@ -206,10 +197,12 @@ fn as_json(configuration: &Configuration) -> Value {
             "read_ahead_bytes": volume.read_ahead.map(|ahead| ahead.bytes()),
             "is_read_only": volume.is_read_only,
             "allocation": volume.allocation,
-            "export": volume.export.as_ref().map(|export| &export.name),
-            "iscsi": volume.iscsi.as_ref().map(|target| json!({
+            "doors": doors_as_json(volume),
+            // As `doors` has them, for programs that were written before it.
+            "export": volume.door("nbd").map(|export| &export.name),
+            "iscsi": volume.door("iscsi").map(|target| json!({
                 "name": target.name,
-                "chap_user": target.chap.as_ref().map(|chap| &chap.initiator.user),
+                "chap_user": target.login.as_ref().map(|chap| &chap.initiator.user),
             })),
             "mount": volume.mount.as_ref().map(|mount| json!({
                 "filesystem": mount.file_system.as_ref().map(|file_system| file_system.kind),
@@ -219,14 +212,18 @@ fn as_json(configuration: &Configuration) -> Value {
             })),
         })
     });
+    let addresses = |section: &str| {
+        configuration.listens(section).iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>()
+    };
     json!({
         "file": text(&configuration.file),
         "control_socket": text(&configuration.daemon.control_socket),
         "state_directory": text(&configuration.daemon.state_directory),
         "notes_directory": text(&configuration.daemon.notes_directory),
-        "listen": configuration.listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),
-        "iscsi_listen":
-            configuration.iscsi_listen.iter().map(|listen| listen.address.to_string()).collect::<Vec<_>>(),
+        "addresses": with_sockets().map(|(entry, _)| (entry.name, addresses(entry.section))).collect::<BTreeMap<_, _>>(),
+        // As `addresses` has them, for programs that were written before it.
+        "listen": addresses("nbd"),
+        "iscsi_listen": addresses("iscsi"),
         "executor": configuration.service_threads().map(|section| json!({
             "threads": section.thread_count(),
             "policy": section.policy,
@@ -234,6 +231,7 @@ fn as_json(configuration: &Configuration) -> Value {
         "devices": devices.collect::<Vec<_>>(),
         "pools": pools.collect::<Vec<_>>(),
         "caches": caches.collect::<Vec<_>>(),
+        "remarks": remarks(configuration),
         "volumes": volumes.collect::<Vec<_>>(),
     })
 }

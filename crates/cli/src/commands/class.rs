@@ -12,7 +12,7 @@ use serde_json::json;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// The scheme called `name`, or of the file `name`; `what` is where the name was given.
+/// The scheme called `name`, or of the file `name`. `what` is the argument that named it.
 pub(super) fn load(what: &str, name: &str) -> Result<NamedScheme, Failure> {
     scheme::load(name).map_err(|error| match error {
         SchemeError::Name { got, allowed } => Failure::BadInput(format!("{what}: got {got}, allowed {allowed}")),

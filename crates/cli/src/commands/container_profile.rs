@@ -47,7 +47,7 @@ fn read(path: &Path) -> std::io::Result<String> {
     }
 }
 
-/// Where the profile is, or belongs: in the configuration of a bundle, or all of it.
+/// The profile in the configuration of a bundle, or all of the value.
 fn profile_of(value: &mut Value) -> Option<&mut Value> {
     if value.get("ociVersion").is_none() && value.get("linux").is_none() {
         return Some(value);

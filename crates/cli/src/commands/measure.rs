@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &MeasureArguments) -> Outcome {
     keep(arguments, &measured, &profile)
 }
 
-/// What was named cannot be measured: nothing was written, not even to a file that was made.
+/// The target cannot be measured: nothing was written, and a file that was made is removed.
 fn as_input(error: MeasureError) -> Failure {
     Failure::BadInput(error.to_string())
 }
@@ -47,7 +47,7 @@ fn as_failure(error: MeasureError) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-/// The worst of all random loads; each load in sequence, and reads for writes where those were not measured.
+/// The worst of all random loads, and each sequential load. Reads stand for writes that were not measured.
 fn profile(measured: &[(Load, Measured)], outstanding: u32) -> MeasuredProfile {
     let random = measured.iter().filter(|(load, _)| load.is_random());
     let streamed = |of| {
@@ -121,7 +121,7 @@ fn report(
 fn keep(arguments: &MeasureArguments, measured: &[(Load, Measured)], profile: &MeasuredProfile) -> Outcome {
     let tell = |text: String| if arguments.json { Ok(()) } else { print(text) };
     let Some(file) = &arguments.out else {
-        return tell("not kept: --out FILE writes a profile that a configuration can name\n".to_owned());
+        return tell("not saved: --out FILE writes a profile that a configuration can name\n".to_owned());
     };
     let heading = format!("Measured by plimsoll device measure, {} s a load:\n{}", arguments.seconds, table(measured));
     out::write(file, &profile.to_toml(heading.trim_end()))?;

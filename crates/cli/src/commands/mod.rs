@@ -157,7 +157,7 @@ fn print(text: impl std::fmt::Display) -> Outcome {
     show(text).map(drop)
 }
 
-/// The same for a command that prints again and again; answers whether the output is still read.
+/// The same for a command that prints repeatedly. Answers whether a reader of the output is still there.
 fn show(text: impl std::fmt::Display) -> Result<bool, Failure> {
     show_as_it_is(&shown_lines(&text.to_string()))
 }
@@ -178,7 +178,7 @@ fn show_as_it_is(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// A path as JSON has it: what is no text in a chosen name is replaced.
+/// A path as JSON has it: bytes that are no text are replaced.
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -1,4 +1,4 @@
-//! The file that `--out` names: refused before anything is begun, and written once what goes into it has been printed.
+//! The file of `--out`. It is checked before the command begins, and written after its content was printed.
 
 use crate::outcome::{Failure, Outcome};
 use rustix::fs::{Access, AtFlags, CWD, accessat};

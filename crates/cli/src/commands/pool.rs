@@ -3,7 +3,7 @@
 use super::{connect, print, print_json, unexpected};
 use crate::arguments::{DaemonArguments, DaemonOutputArguments, PoolCommand};
 use crate::control::protocol::{Change, Request, Response};
-use crate::metrics::accounts::POOL;
+use crate::metrics::text;
 use crate::outcome::{Failure, Outcome};
 
 pub(super) fn run(command: &PoolCommand) -> Outcome {
@@ -41,5 +41,5 @@ fn list(arguments: &DaemonOutputArguments) -> Outcome {
     if arguments.json {
         return print_json(&pools);
     }
-    print(POOL.table(&pools))
+    print(text::pools(&pools))
 }

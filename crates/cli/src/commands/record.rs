@@ -72,7 +72,7 @@ fn name_volumes<W: Write>(writer: &mut Writer<W>, start: &RecordingStart) -> Res
     start.volumes.iter().try_for_each(|volume| writer.name_device(volume.number, &volume.name))
 }
 
-/// Ends the recording on Ctrl-C, SIGTERM, or after `seconds`: the daemon is told that nothing more will be asked.
+/// Ends the recording on Ctrl-C, SIGTERM, or after `seconds`, by telling the daemon that no request follows.
 fn end_when_told(client: &Client, seconds: Option<u64>) -> Outcome {
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("cannot listen for signals: {error}"));
     let ending = client.ending().map_err(|error| failed(&error))?;
@@ -94,7 +94,7 @@ fn end_when_told(client: &Client, seconds: Option<u64>) -> Outcome {
     Ok(())
 }
 
-/// What the times of a trace count from: the calendar, or the start of the recording.
+/// The origin of a trace's times: the calendar, or the start of the recording.
 fn base_ns(format: Format, start: &RecordingStart) -> u64 {
     if format == Format::Msr { start.unix_ns } else { 0 }
 }

@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &ReplayArguments) -> Outcome {
         Span::from_secs_f64(report.seconds),
         report.device_busy * 100.0,
         note(report.moved, "lay beyond its end and were moved"),
-        note(report.left_out, "moved no data and were left out"),
+        note(report.left_out, "move no data and are left out"),
     ))
 }
 

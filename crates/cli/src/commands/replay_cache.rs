@@ -9,7 +9,7 @@ use plimsoll_cache::{PolicyEntry, policies};
 use plimsoll_core::ByteCount;
 use plimsoll_lab::replay_cache::{CacheOptions, CacheReplayError, CacheReport, CacheRow, drawing, replay_cache};
 
-/// The table by class is of the cache with the part of the blocks nearest to this, per cent: a size that people buy.
+/// The table by class is of the cache with the part of the blocks nearest to this, per cent: a common size.
 const CLASSES_AT_PERCENT: f64 = 10.0;
 
 impl From<CacheReplayError> for Failure {

@@ -320,7 +320,7 @@ fn run_scenarios(arguments: &ScenarioRunArguments) -> Outcome {
     verdict(&reports, arguments.name == ALL)
 }
 
-/// What becomes a process of a live run: this very program, also if its file has been replaced since.
+/// The program of a live run's processes: this very program, also if its file has been replaced since.
 fn this_program() -> ProcessProgram {
     ProcessProgram { path: "/proc/self/exe".into(), arguments: vec!["scenario".into(), LIVE_PROCESS.into()] }
 }
@@ -420,8 +420,8 @@ fn write(file: &Path, text: &str) -> Outcome {
     std::fs::write(file, text).map_err(|error| Failure::Failed(format!("{}: {error}", file.display())))
 }
 
-/// A claim that fails weighs more than a scenario or a claim that was not run. Of all scenarios, those that miss
-/// something on this machine are told, and what the others found is the verdict.
+/// A failed claim weighs more than a scenario or a claim that was not run. With all scenarios, those that lack
+/// something on this machine are named, and the others' result is the verdict.
 fn verdict(reports: &[(Scenario, Report)], is_all: bool) -> Outcome {
     let failed: Vec<String> = reports
         .iter()
@@ -467,6 +467,6 @@ mod tests {
         let code = |ran: &[bool], is_all| verdict(&reports(ran), is_all).map_err(|failure| failure.code());
         assert_eq!(code(&[true, false], true), Ok(()));
         assert_eq!(code(&[false, false], true), Err(3), "nothing was found");
-        assert_eq!(code(&[false], false), Err(3), "who asks for one wants that one");
+        assert_eq!(code(&[false], false), Err(3), "a user that asks for one wants that one");
     }
 }

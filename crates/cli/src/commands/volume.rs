@@ -3,7 +3,7 @@
 use super::{connect, print, print_json, unexpected};
 use crate::arguments::VolumeCommand;
 use crate::control::protocol::{Request, Response};
-use crate::metrics::volumes::SERVED_VOLUME;
+use crate::metrics::text;
 use crate::outcome::Outcome;
 
 pub(super) fn run(command: &VolumeCommand) -> Outcome {
@@ -14,5 +14,5 @@ pub(super) fn run(command: &VolumeCommand) -> Outcome {
     if arguments.json {
         return print_json(&volumes);
     }
-    print(SERVED_VOLUME.table(&volumes))
+    print(text::volumes(&volumes))
 }

@@ -2,7 +2,8 @@
 
 use super::{connect, show_anew, show_as_it_is, text};
 use crate::arguments::{DaemonArguments, WhyArguments};
-use crate::control::protocol::{Request, Response, TenantEntry};
+use crate::control::protocol::{Request, Response};
+use crate::metrics::reading::Reading;
 use crate::outcome::{Failure, Outcome};
 use crate::table::Table;
 use crate::why::report::Row;
@@ -76,17 +77,20 @@ fn watch(arguments: &WhyArguments) -> Result<Vec<Watched>, Failure> {
         }
     }
     match watched.is_empty() {
-        true => Err(Failure::NotRun("no file system is mounted here whose disk can be watched".to_owned())),
+        true => Err(Failure::NotRun("no file system on a disk that can be watched is mounted here".to_owned())),
         false => Ok(watched),
     }
 }
 
-/// The sessions of processes that are tenants; none where no daemon answers, since none is needed.
+/// Sessions of processes that are tenants; none if no daemon answers, since none is needed.
 fn tenants(daemon: &DaemonArguments) -> BTreeMap<u32, String> {
     let asked = connect(daemon).and_then(|mut client| client.ask(&Request::Tenants {}));
     let Ok(Response::Tenants(tenants)) = asked else { return BTreeMap::new() };
-    let of = |tenant: TenantEntry| tenant.processes.into_iter().map(move |process| (process, tenant.path.clone()));
-    tenants.into_iter().flat_map(of).collect()
+    let of = |tenant: &Reading| {
+        let processes = tenant.at("processes").parsed::<Vec<u32>>().unwrap_or_default();
+        processes.into_iter().map(|process| (process, tenant.text("path").to_owned())).collect::<Vec<_>>()
+    };
+    tenants.items().iter().flat_map(of).collect()
 }
 
 /// Waits; answers when it was over.
@@ -104,7 +108,7 @@ fn per_second(bytes: u64, elapsed: Span) -> f64 {
     bytes as f64 / elapsed.as_secs_f64()
 }
 
-/// Bytes that kernel threads submitted to the disk: a tool that looks at submitters cannot tell which process caused
+/// Bytes that kernel threads submitted to the disk. A tool that looks at submitters cannot tell which process caused
 /// them.
 fn by_kernel_threads(rows: &[Row]) -> u64 {
     let through = rows.iter().flat_map(|row| &row.through);
@@ -145,7 +149,7 @@ fn as_text(disk: &mut Watched, sample: &CauseSample, now: Time, elapsed: Span) -
     }
     if sample.lost_pages > 0 {
         text.push_str(&format!(
-            "{} dirty pages or blocks of metadata found no room: with them stand those who wrote the file lately, or unknown\n",
+            "{} dirty pages or blocks of metadata found no room: they stand with the last writers of their file, or as unknown\n",
             sample.lost_pages
         ));
     }

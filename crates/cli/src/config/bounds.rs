@@ -2,7 +2,7 @@
 
 use plimsoll_core::Rate;
 
-/// Sizes and starts are multiples of this, the page that loop devices and O_DIRECT work in. Bytes.
+/// Sizes and starts are multiples of this: the page size of loop devices and O_DIRECT. Bytes.
 pub(super) const BLOCK_BYTES: u64 = 4096;
 pub(super) const OUTSTANDING_MAX: u64 = 1024;
 const WORST_CASE_RUNS_PER_SECOND_MAX: f64 = 1e9;

@@ -13,7 +13,7 @@ use plimsoll_settings::scheme::{self, SchemeError};
 use plimsoll_settings::{Place, Problem, Section};
 use std::path::Path;
 
-/// When a write is acknowledged: when a device has it, when it is durable, or when the slow device has it.
+/// When a write is acknowledged: a device has it, it is durable, or the slow device has it.
 const SEMANTICS_ALL: [Semantics; 3] = [Semantics::WriteCache, Semantics::Strict, Semantics::WriteThrough];
 const DIRTY_MAX_ALLOWED: &str =
     "a part of the cache such as \"20%\", above 0% and at most 100%, or a size of at least 4096 bytes such as \"4GiB\"";
@@ -34,7 +34,8 @@ const SIZE: Key<Quantity<ByteCount>> = Key {
     name: "size",
     form: Quantity { allowed: SIZE_ALLOWED, is_allowed: |size| size.0.is_multiple_of(BLOCK_BYTES) },
     absent: Absent::Words("all of it"),
-    help: "bytes to use when the cache is made, 128 KiB to 512 GiB; a file is made as long. Later it is of no account",
+    help: "bytes to use when the cache is made, 128 KiB to 512 GiB; a file is made as long. Later the key has no \
+           effect",
 };
 const POLICY: Key<Choice> = Key {
     name: "policy",
@@ -60,13 +61,13 @@ const DIRTY_MAX: Key<Text> = Key {
     name: "dirty_max",
     form: Text::new("part or size", DIRTY_MAX_ALLOWED),
     absent: Absent::Words("all of it"),
-    help: "how much may be dirty at once, that is, on the fast device only. Writes that would make more dirty wait",
+    help: "bytes that may be dirty at once, that is, on the fast device only. Writes beyond that wait",
 };
 const DIRTY_AGE: Key<Text> = Key {
     name: "dirty_age",
     form: Text::new("time", WRITE_BACK_ALLOWED),
     absent: Absent::Words("for ever"),
-    help: "how long a block may be dirty, if the slow device takes the writes asked of it in half of that",
+    help: "how long a block may be dirty, if the slow device answers writes within half of that",
 };
 const IDLE_WRITE_BACK: Key<Text> = Key {
     name: "idle_write_back",
@@ -104,7 +105,7 @@ const ACCEPT_LOSSES: Key<Boolean> = Key {
     form: Boolean,
     absent: Absent::Value(false),
     help: "if a part of the cache's own records is damaged: `true`: the daemon forgets it and uses the rest; `false`: \
-           the daemon does not start, and names the bound of what would be lost, in units and bytes ([cache-format.md](cache-format.md#what-is-believed-beside-damage))",
+           the daemon does not start, and says how many units and bytes would be lost at most ([cache-format.md](cache-format.md#what-is-believed-beside-damage))",
 };
 
 pub(super) const TABLE: KeyTable = KeyTable {
@@ -143,8 +144,8 @@ pub struct Cache {
     pub settings: CacheSettings,
     /// The scheme of classes, as the file names it.
     pub classes: String,
-    /// Pools that may fill only a part of it: the line, a pool's name or a volume's and a session's with `/` between,
-    /// and the part. The settings have the paths of their accounts.
+    /// Pools that may fill only a part of it: the line, the name of a pool or `VOLUME/SESSION`, and the part. The
+    /// settings have the paths of their accounts.
     pub bounds: Vec<(usize, String, f64)>,
     /// Where the section stands.
     pub place: Place,
@@ -176,6 +177,7 @@ pub(super) fn read(
     if let Some((size, allowed)) = size.and_then(|size| Some((size, sizes_instead_of(size.0)?))) {
         problems.push(place.problem(SIZE.name, size, allowed));
     }
+    check_dirty(&place, size, dirty_max, semantics, problems);
     let policy = policies().iter().find(|entry| entry.name == policy)?;
     let scheme_default = CLASSES.default_value();
     let classes = classes.or_else(|| Some((scheme_default.to_owned(), named_scheme(scheme_default, directory).ok()?)));
@@ -209,6 +211,29 @@ pub(super) fn read(
         ..usual
     };
     Some(Cache { name, settings, classes, bounds, place })
+}
+
+/// Bounds of what is dirty that nothing comes of.
+fn check_dirty(
+    place: &Place,
+    size: Option<ByteCount>,
+    dirty_max: Option<DirtyMax>,
+    semantics: &str,
+    problems: &mut Vec<Problem>,
+) {
+    if semantics_of(semantics) == Some(Semantics::WriteThrough) {
+        for key in [DIRTY_MAX.name, DIRTY_AGE.name, IDLE_WRITE_BACK.name].into_iter().filter(|key| place.has(key)) {
+            let got = "a bound of what is dirty, and semantics = \"write-through\", with which nothing is";
+            problems.push(place.problem(key, got, "only with other semantics"));
+        }
+    }
+    if let (Some(size), Some(DirtyMax::Bytes(most))) = (size, dirty_max)
+        && most > size.0
+    {
+        let most = ByteCount(most);
+        let allowed = format!("at most the size of the cache, {}", size.beside(most));
+        problems.push(place.problem(DIRTY_MAX.name, most.beside(size), allowed));
+    }
 }
 
 /// The scheme that `text` names: one that is built in, or a file, with a relative path that starts from `directory`.

@@ -2,7 +2,7 @@
 
 mod targets;
 
-use super::{Backing, Cache, DaemonSection, Device, ExecutorSection, Listen, Pool, Volume};
+use super::{Backing, Cache, DaemonSection, Device, ExecutorSection, Listen, Listens, Pool, Volume};
 use plimsoll_core::Allocation;
 use plimsoll_settings::Problem;
 use plimsoll_settings::keys::Keys;
@@ -17,17 +17,15 @@ pub struct Configuration {
     pub keys: Keys,
     /// The daemon itself.
     pub daemon: DaemonSection,
-    /// Where NBD clients connect; empty if no volume is exported.
-    pub listen: Vec<Listen>,
-    /// Where iSCSI initiators connect; empty if no volume is a target.
-    pub iscsi_listen: Vec<Listen>,
+    /// Where clients connect: an entry for each front end that a volume has, and clients connect to.
+    pub listens: Listens,
     /// The service threads.
     pub executor: ExecutorSection,
     /// Devices in the order of the file; each has at least one pool.
     pub devices: Vec<Device>,
     /// Pools, parents before children.
     pub pools: Vec<Pool>,
-    /// Caches in the order of the file; a cache without a volume can be attached to one.
+    /// Caches in the order of the file. A cache without a volume can be attached to one.
     pub caches: Vec<Cache>,
     /// Volumes in the order of the file.
     pub volumes: Vec<Volume>,
@@ -41,6 +39,11 @@ impl Configuration {
             backing => backing.is_encrypted(),
         };
         self.volumes.iter().any(needs).then_some(&self.executor)
+    }
+
+    /// Where clients of the front end with that section connect; empty if no volume has it.
+    pub fn listens(&self, section: &str) -> &[Listen] {
+        self.listens.get(section).map_or(&[], |addresses| addresses)
     }
 
     /// The device called `name`.
@@ -71,7 +74,7 @@ impl Configuration {
         format!("{}/{}", self.pool_path(&volume.pool), volume.name)
     }
 
-    /// What each session of `volume` is promised. Rates and weight are the volume's, shared by its sessions; a priority
+    /// What each session of `volume` is promised. Rates and weight are the volume's, shared by its sessions. A priority
     /// and deadlines are each session's own: the volume's, or those of the nearest pool around it that has any.
     pub fn session_allocation(&self, volume: &Volume) -> Allocation {
         self.inherited(&self.volume_path(volume))

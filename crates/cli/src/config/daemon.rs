@@ -1,4 +1,4 @@
-//! `[daemon]`: where the daemon keeps its notes and its control socket, and how much memory connections may take.
+//! `[daemon]`: the directories of notes, the control socket, and the memory of connections.
 
 use super::defaults::{CONTROL_SOCKET_NAME, Defaults};
 use super::paths::{SOCKET_PATH_BYTES_MAX, bounded, path, socket};
@@ -52,7 +52,7 @@ pub struct DaemonSection {
     pub control_socket: PathBuf,
     /// Where the daemon keeps what its successor needs to clean up.
     pub state_directory: PathBuf,
-    /// Where it notes what outlives a reboot: which volumes have a cache.
+    /// Notes that outlive a reboot: which volumes have a cache.
     pub notes_directory: PathBuf,
     /// Bytes that the buffers of all connections may take; `None` for what fits the machine.
     pub buffer_bytes: Option<u64>,

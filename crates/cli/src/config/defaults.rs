@@ -1,14 +1,11 @@
-//! Settings that a configuration may leave out: they follow from the user that runs the program.
+//! Defaults that depend on the user that runs the program.
 
-use super::iscsi;
-use plimsoll_serve::nbd::Address;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// The control socket in the state directory, if the configuration names none.
 pub(super) const CONTROL_SOCKET_NAME: &str = "control.sock";
 
-/// Settings that a configuration may leave out: they follow from the user that runs the program.
+/// Defaults that depend on the user that runs the program.
 #[derive(Clone, Debug)]
 pub struct Defaults {
     /// Where sockets and records are kept.
@@ -53,15 +50,5 @@ impl Defaults {
     /// Where the daemon's control socket is, if the configuration does not say.
     pub fn control_socket(&self) -> PathBuf {
         self.state_directory.join(CONTROL_SOCKET_NAME)
-    }
-
-    /// Where NBD clients connect, if the configuration does not say.
-    pub fn listen(&self) -> Address {
-        Address::Unix(self.state_directory.join("nbd.sock"))
-    }
-
-    /// Where iSCSI initiators connect, if the configuration does not say.
-    pub fn iscsi_listen(&self) -> Address {
-        Address::Tcp((Ipv4Addr::LOCALHOST, iscsi::PORT).into())
     }
 }

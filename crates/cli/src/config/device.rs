@@ -1,4 +1,4 @@
-//! `[device.NAME]`: a disk that pools share, or one that is only observed; its scheduler, and what is known of it.
+//! `[device.NAME]`: a disk that pools share, or an observed one; its scheduler and its known rates.
 
 use super::MeasuredProfile;
 use super::bounds::{OUTSTANDING_MAX, WORST_CASE as WORST_CASE_ALLOWED, is_worst_case};
@@ -12,18 +12,16 @@ use std::path::{Path, PathBuf};
 
 /// The scheduler of a device that does not name one.
 pub const SCHEDULER_DEFAULT: &str = "zygaria";
-/// The same where processes join a mounted volume as tenants: the scheduler that keeps limits there (decision record
-/// 0007).
+/// The default for mounted volumes with tenants: a scheduler that keeps limits there (decision record 0007).
 pub const SCHEDULER_WITH_TENANTS_DEFAULT: &str = "split_token";
-/// The same for an observed disk: one that works above the block level, since there is nothing to order below.
+/// The default for an observed disk: a scheduler above the block level, since its requests cannot be ordered.
 pub const SCHEDULER_OF_OBSERVED_DEFAULT: &str = "split_token";
-/// What tenants of a disk that is observed are charged for: what they cause, by default, or what their processes
-/// submit.
+/// What tenants of an observed disk are charged for: what they cause, by default, or what their processes submit.
 pub const TAGS: [&str; 2] = ["causes", TAGS_OF_SUBMITTERS];
 /// The second of [`TAGS`].
 pub const TAGS_OF_SUBMITTERS: &str = "submitters";
-/// Requests that are kept at a device that is not emulated, if the configuration does not say.
-/// A SATA device queues 32 (NCQ); an NVMe device is close to its rate at 32 random 4 KB reads.
+/// Default for the requests at a device that is not emulated. A SATA device queues 32 (NCQ); an NVMe device is close to
+/// its rate at 32 random 4 KB reads.
 pub const OUTSTANDING_DEFAULT: u32 = 32;
 
 pub(super) const EMULATE: Key<Choice> = Key {
@@ -39,15 +37,15 @@ pub(super) const OBSERVE: Key<Text> = Key {
     name: "observe",
     form: Text::new("path", "the path of a mount point"),
     absent: Absent::Words("a device of volumes"),
-    help: "a disk that is not Plimsoll's: its requests are seen, and its tenants held at their calls \
-           ([agent.md](agent.md)). The path of its block device is right, too. Each disk once; no volumes, no `emulate`",
+    help: "an observed disk: Plimsoll sees its requests, and holds its tenants at their calls ([agent.md](agent.md)). \
+           The path of its block device is allowed, too. Each disk once; no volumes, no `emulate`",
 };
 const OBSERVED_TAGS: Key<Choice> = Key {
     name: "tags",
     form: Choice::of(|| TAGS.to_vec()),
     absent: Absent::Words("`\"causes\"`"),
-    help: "with `observe`: what tenants are charged for: what they cause as BPF tells it or, where it cannot, what their \
-           processes submit; or always that ([agent.md](agent.md#without-bpf))",
+    help: "with `observe`: what tenants are charged for. `causes`: the I/O that they cause as BPF observes \
+           it, or without BPF the I/O that their processes submit; `submitters`: always the latter ([agent.md](agent.md#without-bpf))",
 };
 pub(super) const SCHEDULER: Key<Choice> = Key {
     name: "scheduler",
@@ -101,8 +99,7 @@ pub struct Device {
     pub name: String,
     /// The model that it behaves like; `None` for as fast as it is.
     pub emulate: Option<String>,
-    /// The mount point of the disk's file system, for an observed disk: its requests are only seen. `None` for a
-    /// device of volumes.
+    /// The mount point of an observed disk's file system. `None` for a device of volumes.
     pub observe: Option<PathBuf>,
     /// With `observe`: tenants are charged for what their processes submit, not for what they cause.
     pub is_by_submitter: bool,
@@ -138,8 +135,8 @@ impl Device {
     }
 }
 
-/// A section with wrong keys stays a device, a pool, a cache or a volume: others refer to it, and its other keys
-/// are checked. Its place knows the keys that were not understood.
+/// A section with wrong keys stays a device, a pool, a cache or a volume: references to it and its other keys are still
+/// checked. Its place knows the keys that were not understood.
 pub(super) fn read(name: String, mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Device {
     let emulate = EMULATE.read(&mut section, problems);
     let observe = OBSERVE.read(&mut section, problems, |text| path(text, directory));
@@ -188,7 +185,7 @@ fn measured(text: &str, directory: &Path) -> Result<MeasuredProfile, String> {
     })
 }
 
-/// Whether the device at `place` was meant as one that is observed, even if the path was not understood.
+/// Whether the device at `place` was meant as an observed one, even if the path is invalid.
 pub(super) fn is_observed(place: &Place) -> bool {
     place.has(OBSERVE.name)
 }

@@ -16,8 +16,8 @@ const THREADS: Key<Integer> = Key {
     absent: Absent::Words("one fewer than processors, at least 1"),
     help: "how many threads serve",
 };
-/// In simulation `adaptive` is within a hundredth of the better of Baseline and Combo, or before it, on the mean of
-/// each workload and platform of the paper (docs/figures.md). On real threads it is not always the best
+/// In simulation `adaptive` is within a hundredth of the better of Baseline and Combo, or better. That holds for the
+/// mean of each workload and platform of the paper (docs/figures.md). On real threads it is not always the best
 /// (docs/executor.md).
 const POLICY: Key<Choice> = Key {
     name: "policy",
@@ -44,7 +44,7 @@ impl Default for ExecutorSection {
 }
 
 impl ExecutorSection {
-    /// Service threads, as many as it says, or one fewer than processors: the engines need one, too.
+    /// Number of service threads: the configured one, or one fewer than processors, since the engines need one, too.
     pub fn thread_count(&self) -> usize {
         let processors = || available_parallelism().map_or(1, NonZero::get);
         self.threads.unwrap_or_else(|| (processors() - 1).max(1))

@@ -1,36 +1,43 @@
-//! What a configuration says of each front end of the registry (`plimsoll_serve::registry`) that clients connect to.
-//! A new one has its section in a file of its own, and a line in each function here.
+//! What a configuration says of each front end of the registry (`plimsoll_serve::registry`) that clients connect to: its
+//! addresses, and the doors of volumes. The keys and their reading are the front end's own, and nothing here names one.
 
-use super::configuration::Configuration;
-use super::listen::Listen;
-use super::volume::Volume;
-use plimsoll_protocols::iscsi::Chap;
+use super::Problem;
+use super::listen::{self, Listen};
+use plimsoll_serve::registry::with_sockets;
+use plimsoll_serve::sockets::DoorSection;
+use plimsoll_settings::Section;
+use std::collections::BTreeMap;
+use std::path::Path;
 
-/// A volume's door over one front end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DoorSection<'c> {
-    /// What clients ask for.
-    pub name: &'c str,
-    /// What they must prove.
-    pub login: Option<&'c Chap>,
+/// Where clients of a front end connect, by its section.
+pub type Listens = BTreeMap<&'static str, Vec<Listen>>;
+
+/// The doors of a volume, by the sections of the front ends.
+pub type Doors = BTreeMap<&'static str, DoorSection>;
+
+/// The addresses that the file has. A later check, when the doors are known, says which of them other machines may
+/// reach.
+pub(super) fn read_addresses(file: &mut Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Listens {
+    let mut listens = Listens::new();
+    for (entry, sockets) in with_sockets() {
+        let Some(section) = sockets.tables.own.read(file, problems) else { continue };
+        let (listen, has_login) = (&sockets.tables.listen, sockets.login.is_some());
+        if let Some(addresses) = listen::addresses(section, listen, directory, has_login, problems) {
+            listens.insert(entry.section, addresses);
+        }
+    }
+    listens
 }
 
-/// Where clients of the front end with that section connect; empty if no volume has it.
-pub fn listens<'c>(configuration: &'c Configuration, section: &str) -> &'c [Listen] {
-    match section {
-        "nbd" => &configuration.listen,
-        "iscsi" => &configuration.iscsi_listen,
-        _ => &[],
+/// The doors of the volume called `name`, which `section` describes.
+pub(super) fn read_doors(name: &str, section: &mut Section<'_>, problems: &mut Vec<Problem>) -> Doors {
+    let mut doors = Doors::new();
+    for (entry, sockets) in with_sockets() {
+        if let Some(table) = sockets.tables.of_volume.read(section, problems) {
+            doors.insert(entry.section, (sockets.tables.read)(name, table, problems));
+        }
     }
-}
-
-/// The door of `volume` over the front end with that section, if it has one.
-pub fn door<'c>(volume: &'c Volume, section: &str) -> Option<DoorSection<'c>> {
-    match section {
-        "nbd" => volume.export.as_ref().map(|export| DoorSection { name: &export.name, login: None }),
-        "iscsi" => volume.iscsi.as_ref().map(|target| DoorSection { name: &target.name, login: target.chap.as_ref() }),
-        _ => None,
-    }
+    doors
 }
 
 #[cfg(test)]
@@ -42,21 +49,22 @@ mod tests {
 
     /// Outcome: every front end that clients connect to has a section of the file, a default address and a door.
     ///
-    /// Planted break: `door` has no line for iSCSI, red.
+    /// Planted break: the doors of iSCSI are not read, red.
     #[test]
     fn every_front_end_with_sockets_is_configured() {
-        for entry in front_ends().iter().filter(|entry| entry.sockets().is_some()) {
+        for (entry, _) in with_sockets() {
             let section = entry.section;
             let volume = "pool = \"p\"\nsize = \"1MiB\"\nmemory = true";
             let text = format!("[device.d]\n[pool.p]\ndevice = \"d\"\n[volume.v]\n{volume}\n{section} = {{}}\n");
             let defaults = Defaults::in_directory("/run/plimsoll".into());
             let configuration = parse(&text, Path::new("a.toml"), Path::new("/etc"), &defaults).unwrap();
-            assert_eq!(listens(&configuration, section).len(), 1, "{section}");
-            assert!(door(&configuration.volumes[0], section).is_some_and(|door| !door.name.is_empty()), "{section}");
+            let volume = &configuration.volumes[0];
+            assert_eq!(configuration.listens(section).len(), 1, "{section}");
+            assert!(volume.door(section).is_some_and(|door| !door.name.is_empty()), "{section}");
             let others = front_ends().iter().filter(|other| other.section != section);
             for other in others {
-                assert!(listens(&configuration, other.section).is_empty(), "{}", other.section);
-                assert!(door(&configuration.volumes[0], other.section).is_none(), "{}", other.section);
+                assert!(configuration.listens(other.section).is_empty(), "{}", other.section);
+                assert!(volume.door(other.section).is_none(), "{}", other.section);
             }
         }
     }

@@ -1,9 +1,8 @@
-//! Where clients connect: the addresses in `nbd.listen` and `iscsi.listen`, which are written alike, and as `up` prints
-//! them.
+//! Where clients connect: the addresses in `listen` of each front end, which are written alike, and as `up` prints them.
 
 use super::paths::socket;
 use super::quoted;
-use plimsoll_serve::nbd::Address;
+use plimsoll_serve::connection::Address;
 use plimsoll_settings::key::{Key, Texts};
 use plimsoll_settings::{Problem, Section};
 use std::path::Path;
@@ -11,35 +10,48 @@ use std::path::Path;
 /// Addresses of one protocol at the most.
 const ADDRESSES_MAX: usize = 64;
 
-/// An address that NBD clients or iSCSI initiators connect to.
+/// The forms of an address, as messages say them.
+const FORMS: &str = "\"unix:PATH\", \"tcp:ADDRESS:PORT\" or \"ADDRESS:PORT\"";
+const LOOPBACK: &str = "with a loopback address such as 127.0.0.1 or [::1]";
+
+/// An address that clients connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// A Unix socket for NBD, or an address and a port; port 0 lets the kernel choose.
+    /// A Unix socket, or an address and a port; port 0 lets the kernel choose.
     pub address: Address,
     /// Its line; 0 if it is the default.
     pub line: usize,
 }
 
-/// An address in one of its three forms. A relative path of a socket starts from `directory`.
-pub(super) fn address(text: &str, directory: &Path, allowed: &str) -> Result<Address, String> {
-    match text.strip_prefix("unix:") {
-        Some(path) => socket(path, directory).map(Address::Unix),
-        None => text.parse().map_err(|_| allowed.to_owned()),
+/// An address in one of its three forms, or what is allowed instead. A relative path of a socket starts from
+/// `directory`. Where clients have no login, TCP addresses are loopback ones.
+fn address(text: &str, directory: &Path, has_login: bool) -> Result<Address, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        if path.starts_with('@') {
+            return Err("a path: an abstract socket has neither an owner nor a mode".into());
+        }
+        return socket(path, directory).map(Address::Unix);
+    }
+    let allowed = || if has_login { FORMS.to_owned() } else { format!("{FORMS} {LOOPBACK}") };
+    match text.parse() {
+        Ok(Address::Tcp(address)) if has_login || address.ip().is_loopback() => Ok(Address::Tcp(address)),
+        _ => Err(allowed()),
     }
 }
 
-/// The addresses in `key`, each read by `read`, which says what is allowed instead.
+/// The addresses in `key` of a front end, with or without a login.
 pub(super) fn addresses(
-    section: &mut Section<'_>,
+    mut section: Section<'_>,
     key: &Key<Texts>,
-    read: impl Fn(&str) -> Result<Address, String>,
+    directory: &Path,
+    has_login: bool,
     problems: &mut Vec<Problem>,
 ) -> Option<Vec<Listen>> {
-    let texts = key.read(section, problems);
+    let texts = key.read(&mut section, problems);
     let mut listen: Vec<Listen> = Vec::new();
     for (line, text) in texts.iter().flatten().copied() {
         let refuse = |got: String, allowed: String| Problem { line, ..section.place().problem(key.name, got, allowed) };
-        match read(text) {
+        match address(text, directory, has_login) {
             Err(allowed) => problems.push(refuse(quoted(text), allowed)),
             Ok(address) if listen.iter().any(|other| other.address == address && !is_any_port(&address)) => {
                 problems.push(refuse(format!("{text:?} twice"), "each address once".into()));
@@ -54,7 +66,9 @@ pub(super) fn addresses(
     if texts.as_ref().is_some_and(Vec::is_empty) {
         problems.push(section.place().problem(key.name, "an empty list", key.form.allowed));
     }
-    texts.is_some().then_some(listen)
+    let is_there = texts.is_some();
+    section.finish(problems);
+    is_there.then_some(listen)
 }
 
 fn is_any_port(address: &Address) -> bool {

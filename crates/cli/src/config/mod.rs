@@ -1,11 +1,11 @@
 //! The configuration: one TOML file, checked in full before anything starts.
 //!
 //! A file is read in three steps. [`plimsoll_settings`] turns text into tables and keeps the place of every key. Each
-//! section has a file of its own here, with its keys and their descriptions, its struct, its reading (types, units,
-//! ranges, unknown keys) and the checks of sections of that kind; [`sections`] reads them one after the other.
-//! [`whole`] compares sections of different kinds: references, places on the device, paths used twice, reserves that do
-//! not fit. Each step goes on after an error, so one run finds them all; what depends on something already reported is
-//! left alone, so one mistake makes one message.
+//! section has a file of its own. It has the keys and their descriptions, the struct, the reading (types, units,
+//! ranges, unknown keys) and the checks of such sections. [`sections`] reads them one after the other. [`whole`]
+//! compares sections of different kinds: references, places on the device, paths used twice, reserves that do not fit.
+//! Each step continues after an error, so one run finds them all. A value that depends on a reported mistake is not
+//! checked, so one mistake makes one message.
 //!
 //! Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
 //!
@@ -19,9 +19,7 @@ mod defaults;
 mod device;
 mod executor;
 mod front_ends;
-mod iscsi;
 mod listen;
-mod nbd;
 #[cfg(test)]
 mod page;
 mod paths;
@@ -40,18 +38,18 @@ pub use device::{
     TAGS, TAGS_OF_SUBMITTERS,
 };
 pub use executor::ExecutorSection;
-pub use front_ends::{DoorSection, door, listens};
+pub use front_ends::{Doors, Listens};
 pub use listen::Listen;
 pub use plimsoll_settings::{ConfigurationError, Place, Problem, name_like, name_problem, quoted};
 pub use pool::Pool;
 pub use profile::MeasuredProfile;
-pub use volume::{Backing, Export, IscsiTarget, Mount, Volume};
+pub use volume::{Backing, Mount, Volume};
 
 use plimsoll_settings::keys::Keys;
 use plimsoll_settings::{LineIndex, syntax};
 use std::path::Path;
 
-/// A configuration is not longer than this: 1024 volumes with everything said take about a quarter. Bytes.
+/// Largest configuration in bytes: 1024 volumes with every key take about a quarter. Bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// Why nothing may be called `name`, in a line; `None` if it may.
@@ -97,7 +95,7 @@ pub fn parse(
     }
 }
 
-/// Parses hostile text, for the fuzzer: the answer to any text is a configuration or at least one problem.
+/// Parses hostile text, for the fuzzer: any text gives a configuration or at least one problem.
 pub fn parse_for_fuzzing(text: &str) {
     let defaults = Defaults::in_directory("/run/plimsoll".into());
     if let Err(error) = parse(text, Path::new("fuzz.toml"), Path::new("/etc"), &defaults) {

@@ -1,12 +1,10 @@
 //! Paths in the file: made absolute, and short enough for sockets.
 
+pub(super) use plimsoll_serve::connection::address::UNIX_PATH_BYTES_MAX as SOCKET_PATH_BYTES_MAX;
 use plimsoll_settings::{Place, Problem, quoted};
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
-
-/// `sun_path` of a Unix socket's address, with the zero byte at its end. Bytes.
-pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 pub(super) fn path(text: &str, directory: &Path) -> Result<PathBuf, String> {
     if text.is_empty() || text.chars().any(char::is_control) {
@@ -39,7 +37,7 @@ pub(super) fn bounded(path: PathBuf, bytes_max: usize) -> Result<PathBuf, String
     }
 }
 
-/// Why the section at `place` cannot name this file by its key `key`: it is neither a file nor a block device, or it is
+/// Why the section at `place` cannot name this file by its key `key`. It is neither a file nor a block device, or it is
 /// the configuration itself. A file that is not there may come before the daemon starts.
 pub(super) fn refused_file(place: &Place, key: &str, path: &Path, configuration: &Path) -> Option<Problem> {
     let metadata = std::fs::metadata(path).ok()?;

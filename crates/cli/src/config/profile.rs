@@ -48,7 +48,7 @@ pub struct MeasuredProfile {
     pub worst_case_runs_per_second: f64,
     /// The rate of sequential reads, bytes a second.
     pub sequential_bytes_per_second: f64,
-    /// The rate of sequential writes, bytes a second; that of reads, where writes were not measured.
+    /// The rate of sequential writes, bytes a second; that of reads, if writes were not measured.
     pub sequential_write_bytes_per_second: f64,
     /// Requests that were outstanding.
     pub outstanding_max: u32,

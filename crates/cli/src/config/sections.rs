@@ -2,10 +2,11 @@
 //! the pool exist, do the reserves fit) is left to [`super::whole`].
 
 use super::pool::PoolSection;
-use super::{Cache, DaemonSection, Defaults, Device, ExecutorSection, Listen, Volume};
-use super::{cache, daemon, device, executor, iscsi, nbd, pool, volume};
-use plimsoll_settings::key::{Absent, Key, KeyTable, NamedTables, SubTable};
-use plimsoll_settings::{LineIndex, Problem, Section};
+use super::{Cache, DaemonSection, Defaults, Device, ExecutorSection, Listens, Volume};
+use super::{cache, daemon, device, executor, front_ends, pool, volume};
+use plimsoll_serve::registry::{OWN_TABLES, WITH_SOCKETS};
+use plimsoll_settings::key::{Absent, Described, Key, KeyTable, NamedTables, SubTable, joined};
+use plimsoll_settings::{LineIndex, Problem, Section, suggest};
 use std::collections::BTreeSet;
 use std::path::Path;
 use toml::de::DeTable;
@@ -15,18 +16,6 @@ const DAEMON: Key<SubTable> = Key {
     form: SubTable { table: &daemon::TABLE },
     absent: Absent::Words("its defaults"),
     help: "the daemon's directories, its control socket and the memory of connections",
-};
-const NBD: Key<SubTable> = Key {
-    name: "nbd",
-    form: SubTable { table: &nbd::TABLE },
-    absent: Absent::Words("its defaults"),
-    help: "where NBD clients connect",
-};
-const ISCSI: Key<SubTable> = Key {
-    name: "iscsi",
-    form: SubTable { table: &iscsi::TABLE },
-    absent: Absent::Words("its defaults"),
-    help: "where iSCSI initiators connect",
 };
 const EXECUTOR: Key<SubTable> = Key {
     name: "executor",
@@ -61,13 +50,14 @@ const VOLUME: Key<NamedTables> = Key {
 
 /// The file itself. It leads to the keys of all sections.
 pub(super) const FILE: KeyTable =
-    KeyTable { path: "", keys: &[&DAEMON, &NBD, &ISCSI, &EXECUTOR, &DEVICE, &POOL, &CACHE, &VOLUME] };
+    KeyTable { path: "", keys: &joined::<{ 1 + WITH_SOCKETS + OTHERS.len() }>(&[&[&DAEMON], &OWN_TABLES, OTHERS]) };
+const OTHERS: &[&dyn Described] = &[&EXECUTOR, &DEVICE, &POOL, &CACHE, &VOLUME];
 
 /// What the file says, section by section, before the sections were compared with each other.
 pub(super) struct Sections {
     pub(super) daemon: DaemonSection,
-    pub(super) listen: Option<Vec<Listen>>,
-    pub(super) iscsi_listen: Option<Vec<Listen>>,
+    /// The addresses that the file has.
+    pub(super) listens: Listens,
     pub(super) executor: ExecutorSection,
     /// Where its section begins; `None`: there is none.
     pub(super) executor_line: Option<usize>,
@@ -77,10 +67,12 @@ pub(super) struct Sections {
     pub(super) volumes: Vec<Volume>,
     /// The names that a pool may be on; `None` if they are not all known.
     pub(super) device_names: Option<BTreeSet<String>>,
-    /// The names that a pool or a volume may be in; `None` if they are not all known.
+    /// The pools that a pool or a volume may be in; `None` if they are not all known.
     pub(super) pool_names: Option<BTreeSet<String>>,
     /// The names of caches; `None` if they are not all known.
     pub(super) cache_names: Option<BTreeSet<String>>,
+    /// Whether there are volumes under a mistyped name.
+    pub(super) may_lack_volumes: bool,
 }
 
 /// Reads everything. `directory` is what relative paths start from.
@@ -93,13 +85,13 @@ pub(super) fn read(
 ) -> Sections {
     let mut file = FILE.root(table, lines);
     let daemon = daemon::read(DAEMON.read(&mut file, problems), directory, defaults, problems);
-    let listen = NBD.read(&mut file, problems).and_then(|section| nbd::read(section, directory, problems));
-    let iscsi_listen = ISCSI.read(&mut file, problems).and_then(|section| iscsi::read(section, problems));
+    let listens = front_ends::read_addresses(&mut file, directory, problems);
     let executor = EXECUTOR.read(&mut file, problems).map(|section| {
         let line = section.place().line;
         (executor::read(section, problems), line)
     });
     let (executor, executor_line) = executor.map_or_else(Default::default, |(executor, line)| (executor, Some(line)));
+    let names_of = |key: &str, names| if is_mistyped(table, key) { None } else { names };
     let (devices, device_names) = named(&DEVICE, &mut file, problems);
     let observes = devices.iter().any(|(_, section)| device::is_observed(section.place()));
     let devices = devices.into_iter().map(|(name, section)| device::read(name, section, directory, problems)).collect();
@@ -112,23 +104,31 @@ pub(super) fn read(
     let (volumes, _) = named(&VOLUME, &mut file, problems);
     let volumes = volumes.into_iter().map(|(name, section)| volume::read(name, section, directory, problems)).collect();
     let place = file.finish(problems);
-    if !place.has(VOLUME.name) && !observes {
+    let may_lack_volumes = is_mistyped(table, VOLUME.name);
+    if !place.has(VOLUME.name) && !observes && !may_lack_volumes {
         problems.push(place.problem(VOLUME.name, "nothing", "at least one table [volume.NAME]"));
     }
     Sections {
         daemon,
-        listen,
-        iscsi_listen,
+        listens,
         executor,
         executor_line,
         devices,
         pools,
         caches,
         volumes,
-        device_names,
-        pool_names,
-        cache_names,
+        device_names: names_of(DEVICE.name, device_names),
+        pool_names: names_of(POOL.name, pool_names),
+        cache_names: names_of(CACHE.name, cache_names),
+        may_lack_volumes,
     }
+}
+
+/// Whether the file has a table that only a typing error keeps from being `key`: what is missing there may be in it.
+fn is_mistyped(table: &DeTable<'_>, key: &str) -> bool {
+    let known = || FILE.keys.iter().map(|key| key.name());
+    let mut unknown = table.keys().map(|name| name.get_ref().as_ref()).filter(|name| known().all(|key| key != *name));
+    unknown.any(|name: &str| suggest::closest(name, known()) == Some(key))
 }
 
 /// The tables in `key` and their names. No names if something is wrong with the list itself: then a reference cannot be

@@ -22,7 +22,7 @@ pub struct CacheChange {
 }
 
 /// A volume's cache.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheEntry {
     /// The volume.
     pub volume: String,

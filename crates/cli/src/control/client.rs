@@ -38,8 +38,8 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream), path: path.to_owned() })
     }
 
-    /// Connects to the daemon at a place that the caller did not name: another user may have been there first, and the
-    /// process that answers says what a command is started with.
+    /// Connects to the daemon at a default address. Another user's process may listen there, and its answer would
+    /// decide how a command is started; so its user is checked.
     ///
     /// # Errors
     /// No daemon answers there, or a process of a user other than this user or root does.
@@ -85,7 +85,7 @@ impl Client {
         self.understand(line)
     }
 
-    /// The same connection, for telling the daemon that nothing more will be asked, or for keeping it.
+    /// The same connection, for telling the daemon that no request follows, or for keeping it open.
     ///
     /// # Errors
     /// The system has no descriptor for it.
@@ -98,7 +98,7 @@ impl Client {
             Failure::Failed(format!("the daemon at {} did not answer: {error}", self.path.display()))
         })?;
         let response = serde_json::from_slice(&line)
-            .map_err(|error| Failure::Failed(format!("the daemon's answer is not understood: {error}")))?;
+            .map_err(|error| Failure::Failed(format!("cannot parse the daemon's answer: {error}")))?;
         match response {
             Response::Error(report) => Err(match report.kind {
                 ErrorKind::BadRequest | ErrorKind::Invalid | ErrorKind::NotFound => Failure::BadInput(report.message),
@@ -124,7 +124,7 @@ fn unreachable(path: &Path, error: &io::Error) -> String {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             format!("no daemon answers at {path} ({error}): is `plimsoll up` or `plimsoll agent` running?")
         }
-        _ => format!("{path} cannot be asked: {error}"),
+        _ => format!("cannot connect to {path}: {error}"),
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
     /// Planted break that was seen red: an invalid path, too, reads as a daemon that does not answer.
     /// Promise: daemon-socket-permission.
     #[test]
-    fn who_may_not_ask_is_told_so_and_not_that_nobody_answers() {
+    fn a_user_without_permission_is_told_so_and_not_that_no_daemon_answers() {
         let told = |kind: io::ErrorKind| unreachable(Path::new("/run/plimsoll/control.sock"), &kind.into());
         let refused = told(io::ErrorKind::PermissionDenied);
         assert!(
@@ -156,6 +156,6 @@ mod tests {
         for kind in [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused] {
             assert!(told(kind).starts_with("no daemon answers at /run/plimsoll/control.sock"), "{}", told(kind));
         }
-        assert!(told(io::ErrorKind::InvalidInput).starts_with("/run/plimsoll/control.sock cannot be asked: "));
+        assert!(told(io::ErrorKind::InvalidInput).starts_with("cannot connect to /run/plimsoll/control.sock: "));
     }
 }

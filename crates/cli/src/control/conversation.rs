@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// A client that says nothing, or does not take its answer, for so long is sent away.
+/// Time after which a client that sends nothing, or does not take its answer, is disconnected.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `socket` is ready for `wanted`; false once the server stops.
@@ -51,8 +51,8 @@ impl Read for Conversation<'_> {
 }
 
 impl Conversation<'_> {
-    /// Sends `response`; an answer to what was asked before the server stopped still goes out, unless the client does
-    /// not take it.
+    /// Sends `response`. An answer to a request from before the server's end still goes out, unless the client does not
+    /// take it.
     pub(super) fn send(&mut self, response: &Response) -> io::Result<()> {
         let mut line = serde_json::to_vec(response)?;
         line.push(b'\n');

@@ -1,18 +1,17 @@
 //! The ways to a volume, as the control socket says them.
 
-use plimsoll_serve::registry::{front_end, front_ends};
+use plimsoll_serve::registry::{front_end, with_sockets};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// One way to a volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct ServedAs {
     /// The front end, by its name in the registry: `nbd`, `iscsi`, `mount`.
     pub kind: String,
-    /// What clients ask for: an export, a target, a mount point; of a mount without a file system its block device.
+    /// Name for clients: an export, a target, a mount point, or the block device of a mount without a file system.
     pub name: String,
-    /// Where clients find it: an address as in the configuration, with the port that was picked; of a mount its block
-    /// device.
+    /// Address for clients: as in the configuration, with the port that the kernel picked, or a mount's block device.
     pub address: String,
 }
 
@@ -46,15 +45,16 @@ pub struct SessionEntry {
 }
 
 impl SessionEntry {
-    /// A session with the door called `name` of the front end that says `word` for doors.
+    /// A session with the door called `name` of the front end that calls doors `word`.
     pub fn new(path: String, word: &str, name: String) -> SessionEntry {
         SessionEntry { path, door: BTreeMap::from([(word.to_owned(), name)]) }
     }
 
-    /// The front end's word for the door, and the door's name; `None` if no front end has such a word.
+    /// The front end's word for the door, and the door's name; `None` without such a front end.
     pub fn door(&self) -> Option<(&'static str, &str)> {
-        let words = front_ends().iter().filter_map(|entry| Some(entry.sockets()?.door));
-        words.into_iter().find_map(|word| Some((word, self.door.get(word)?.as_str())))
+        with_sockets()
+            .map(|(_, sockets)| sockets.words.door)
+            .find_map(|word| Some((word, self.door.get(word)?.as_str())))
     }
 }
 

@@ -8,14 +8,13 @@ pub mod caches;
 pub mod client;
 mod conversation;
 pub mod doors;
-pub mod executor;
 pub mod protocol;
 pub mod recording;
 pub mod server;
 
 use std::io::{self, BufRead, Read};
 
-/// Reads a line of at most `bytes_max` bytes, without its end; `None` at the end of the input.
+/// Reads a line of at most `bytes_max` bytes, without its end; `None` at the end of input.
 ///
 /// # Errors
 /// `InvalidData` for a longer line; the rest of it stays unread.

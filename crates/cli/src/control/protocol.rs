@@ -2,15 +2,16 @@
 
 pub use super::caches::{CacheChange, CacheEntry};
 pub use super::doors::{ServedAs, SessionEntry};
-pub use super::executor::ExecutorStatus;
+use crate::metrics::reading::Reading;
 use plimsoll_agent::Entrance;
 use plimsoll_core::units::ParseUnitError;
 use plimsoll_core::{Allocation, Deadlines, Priority, Rate, Span};
 use plimsoll_engine::status::EngineStatus;
+use plimsoll_executor::Figures;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// What a client asks: `{"command": "pool_set", "pool": "web", "change": {"limit": "10 MB/s"}}`.
@@ -25,14 +26,14 @@ pub enum Request {
     PoolAdd {
         /// Its path: names joined by `/`, all but the last of pools that are open.
         pool: String,
-        /// The device, for a pool that is in no other; may be left out where there is only one.
+        /// The device, for a pool that is in no other. It may be left out if there is only one.
         #[serde(default)]
         device: Option<String>,
-        /// What it is promised; what is left out is as in a configuration that leaves it out.
+        /// Its promises. Missing ones are as in a configuration without them.
         #[serde(default)]
         change: Change,
     },
-    /// Changes what a pool or a volume was promised, from the next request on; answered with [`Response::Done`].
+    /// Changes the promises of a pool or a volume, from the next request on; answered with [`Response::Done`].
     PoolSet {
         /// Its path; a volume's is its pool's path and its own name.
         pool: String,
@@ -51,7 +52,7 @@ pub enum Request {
         volume: String,
         /// What the session is called; a number makes it unique.
         name: String,
-        /// What it is promised out of what the volume is; what is left out is as for the volume's connections.
+        /// Its promises, as a part of the volume's. Missing ones are as for the volume's connections.
         #[serde(default)]
         change: Change,
         /// Whether it ends with the connection that asks for it.
@@ -69,12 +70,12 @@ pub enum Request {
         /// The volume; may be left out where only one takes tenants.
         #[serde(default)]
         volume: Option<String>,
-        /// The path of the pool that the session opens in; the volume's own account if it is left out.
+        /// The path of the pool for the session; the volume's own account if it is left out.
         #[serde(default)]
         pool: Option<String>,
         /// What the session is called; a number makes it unique.
         name: String,
-        /// What it is promised; what is left out is as in a configuration that leaves it out.
+        /// Its promises. Missing ones are as in a configuration without them.
         #[serde(default)]
         change: Change,
         /// The process.
@@ -86,7 +87,7 @@ pub enum Request {
     VolumeList {},
     /// How the volumes' caches are; answered with [`Response::Caches`].
     CacheList {},
-    /// Begins to write to the slow device what only a volume's cache has; answered with [`Response::CacheFlushing`].
+    /// Begins to flush a volume's cache; answered with [`Response::CacheFlushing`].
     CacheFlush {
         /// The volume.
         volume: String,
@@ -101,7 +102,7 @@ pub enum Request {
         #[serde(default)]
         make: bool,
     },
-    /// Takes a volume's cache away when everything in it is on the slow device; answered with [`Response::Done`].
+    /// Flushes a volume's cache and detaches it; answered with [`Response::Done`].
     CacheDetach {
         /// The volume.
         volume: String,
@@ -123,9 +124,9 @@ pub enum Request {
         /// What changes; what is left out stays.
         change: CacheChange,
     },
-    /// Everything that a device is asked to do from now on; answered with [`Response::Recording`], any number of
-    /// [`Response::Records`] and [`Response::Recorded`], and then the connection is closed. The client ends it by
-    /// closing its end for sending.
+    /// Records the requests to a device from now on. The answers are [`Response::Recording`], any number of
+    /// [`Response::Records`] and [`Response::Recorded`]; then the connection is closed. The client ends it by closing
+    /// its end for sending.
     Record {
         /// The device; may be left out where there is only one.
         #[serde(default)]
@@ -219,29 +220,29 @@ impl<'de> Deserialize<'de> for Limit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// Everything.
-    Status(DaemonStatus),
-    /// The pools and the volumes' accounts, by device, parents before members.
-    Pools(Vec<PoolStatus>),
-    /// The volumes, in the order of the configuration.
-    Volumes(Vec<VolumeEntry>),
-    /// The volumes' caches.
-    Caches(Vec<CacheEntry>),
+    /// Everything: a [`DaemonStatus`].
+    Status(Reading),
+    /// The pools and the volumes' accounts, by device, parents before members: a list of [`PoolStatus`].
+    Pools(Reading),
+    /// The volumes, in the order of the configuration: a list of [`VolumeEntry`].
+    Volumes(Reading),
+    /// The volumes' caches: a list of [`CacheEntry`].
+    Caches(Reading),
     /// A flush has begun.
     CacheFlushing {
         /// The flush is done when [`CacheStatus::clean_passes`](plimsoll_engine::CacheStatus::clean_passes) is
         /// as much, or nothing is dirty.
         passes: u64,
     },
-    /// Tenants that have joined, by volume or device.
-    Tenants(Vec<TenantEntry>),
+    /// Tenants that have joined, by volume or device: a list of [`TenantEntry`].
+    Tenants(Reading),
     /// A process has joined: where its commands come in.
     Joined(Box<Entrance>),
     /// A session is open.
     Session(SessionEntry),
     /// A recording begins.
     Recording(RecordingStart),
-    /// A part of the recording; a part without records says that the daemon is still there.
+    /// A part of the recording. A part without records says that the daemon still works.
     Records(Records),
     /// The recording is over.
     Recorded(RecordingEnd),
@@ -252,30 +253,35 @@ pub enum Response {
 }
 
 /// The daemon.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DaemonStatus {
     /// Its version.
     pub version: String,
     /// Its process number.
     pub process: u32,
     /// The configuration that it was started with.
-    #[serde(serialize_with = "lossy")]
     pub configuration: PathBuf,
     /// Its service threads, where a volume needs them.
-    #[serde(default)]
-    pub executor: Option<Box<ExecutorStatus>>,
+    pub executor: Option<ExecutorStatus>,
     /// Its devices, in the order of the configuration.
     pub devices: Vec<EngineStatus>,
     /// Its volumes and what serves each, in the order of the configuration.
-    #[serde(default)]
     pub volumes: Vec<VolumeEntry>,
     /// Where causes got lost.
-    #[serde(default)]
     pub losses: Vec<LossEntry>,
 }
 
+/// The service threads and their queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExecutorStatus {
+    /// The name of their rules.
+    pub policy: &'static str,
+    /// What they have done since the daemon started.
+    pub figures: Figures,
+}
+
 /// What found no room in the tags of a volume or of a device that is observed, since they were loaded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LossEntry {
     /// The volume, or the device.
     pub volume: String,
@@ -283,12 +289,12 @@ pub struct LossEntry {
     pub registrations: u64,
     /// Events, which are in no account's books.
     pub events: u64,
-    /// Dirty pages and blocks of metadata, which are charged to the recent writers of their file, or to no account.
+    /// Dirty pages and blocks of metadata, charged to the recent writers of their file, or to no account.
     pub entries: u64,
 }
 
 /// A pool, a volume's account, or a session that an application has opened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PoolStatus {
     /// Its device.
     pub device: String,
@@ -297,14 +303,13 @@ pub struct PoolStatus {
     /// The account of a volume rather than a pool.
     pub is_volume: bool,
     /// A session that an application has opened rather than a pool.
-    #[serde(default)]
     pub is_session: bool,
     /// What it was promised.
     pub allocation: Allocation,
 }
 
 /// A tenant that has joined.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantEntry {
     /// The volume, or the device that is observed.
     pub volume: String,
@@ -313,21 +318,17 @@ pub struct TenantEntry {
     /// Its processes and threads that live; of containers those that are known one by one.
     pub processes: Vec<u32>,
     /// What holds it: `shim`, `notifications`, `freezer`.
-    #[serde(default)]
     pub held_by: Vec<String>,
-    /// Why the freezer does not hold it; `null`: it does.
-    #[serde(default)]
+    /// Why the freezer does not hold it; `None`: it does.
     pub not_held: Option<String>,
     /// Freezes of its cgroups.
-    #[serde(default)]
     pub freezes: u64,
     /// Its cgroups that are frozen while it owes and moves bytes all the same.
-    #[serde(default)]
     pub cgroups: Vec<TenantCgroupEntry>,
 }
 
 /// A cgroup of a tenant that the freezer holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TenantCgroupEntry {
     /// Its directory.
     pub directory: String,
@@ -338,7 +339,7 @@ pub struct TenantCgroupEntry {
 }
 
 /// A volume.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct VolumeEntry {
     /// Its name.
     pub name: String,
@@ -357,28 +358,15 @@ pub struct VolumeEntry {
     /// Its NBD export, if it has one.
     pub export: Option<String>,
     /// The name of its iSCSI target, if it is one.
-    #[serde(default)]
     pub target: Option<String>,
     /// Its block device, if it has one.
-    #[serde(serialize_with = "lossy_if_any")]
     pub block_device: Option<PathBuf>,
     /// Its mount point, if it is mounted.
-    #[serde(serialize_with = "lossy_if_any")]
     pub mount_point: Option<PathBuf>,
     /// Every way to it: for each front end what clients ask for and where, over each address.
-    #[serde(default)]
     pub served_as: Vec<ServedAs>,
     /// Connections and mounts now.
     pub front_ends: u32,
-}
-
-/// A path as JSON has it: what is no text in a chosen name is replaced.
-fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    path.to_string_lossy().serialize(serializer)
-}
-
-fn lossy_if_any<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
-    path.as_deref().map(Path::to_string_lossy).serialize(serializer)
 }
 
 /// What a recording is of.
@@ -410,9 +398,9 @@ pub struct Records {
     pub lost: u64,
 }
 
-/// A request: when the scheduler got it, nanoseconds since the start; `read`, `write`, `flush`, `trim` or
-/// `write_zeroes`; the volume's number; first byte on the device; bytes; nanoseconds until it was done, `null` if it
-/// was under way at the end.
+/// A request, as an array. Its elements are the arrival at the scheduler, nanoseconds since the start; `read`, `write`,
+/// `flush`, `trim` or `write_zeroes`; the volume's number; first byte on the device; bytes. The last element is its
+/// duration in nanoseconds, `null` if it was under way at the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record(pub u64, pub Cow<'static, str>, pub u32, pub u64, pub u32, pub Option<u64>);
 
@@ -481,7 +469,7 @@ pub fn parse_request(line: &[u8]) -> Result<Request, ErrorReport> {
     serde_json::from_slice(line).map_err(|error| refusal(&error))
 }
 
-/// Parses hostile bytes, for the fuzzer; a request that is understood is written and read back as itself.
+/// Parses hostile bytes, for the fuzzer. A valid request is written and read back as itself.
 pub fn parse_for_fuzzing(line: &[u8]) {
     if let Ok(request) = parse_request(line) {
         let written = serde_json::to_vec(&request).expect("requests can be written");

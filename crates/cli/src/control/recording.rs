@@ -1,4 +1,4 @@
-//! Sending what a device is asked to do over the control socket, as long as the client wants it.
+//! Sends a recording over the control socket, as long as the client wants it.
 //!
 //! The client ends a recording by closing its end for sending; the daemon by ending itself. Either way what was
 //! recorded is sent, then how much it was, and the connection is closed. A client that reads too slowly loses records:
@@ -13,9 +13,9 @@ use std::io;
 
 /// Records in a line at most: about 32 KiB.
 const RECORDS_PER_LINE: usize = 512;
-/// How long new records wait to be sent; a sixteenth of what it takes the fastest volumes to fill the queue.
+/// Time that new records wait to be sent: a sixteenth of the time in which the fastest volumes fill the queue.
 const PAUSE: Span = Span::from_millis(20);
-/// With nothing to record, a line comes after so many pauses, so that the client knows that the daemon is there.
+/// Pauses without a record after which an empty line goes out, so that the client knows that the daemon works.
 const PAUSES_PER_SIGN_OF_LIFE: u32 = 50;
 
 /// A recording that was begun for a client.

@@ -1,12 +1,12 @@
-//! The daemon's end of the control socket: one thread that accepts, one for each client, few of them.
+//! The daemon's end of the control socket: one accepting thread, and one for each client, few of them.
 //!
-//! Clients are the daemon's own user, since no other user may open the socket. Still nothing that one sends may harm
-//! the daemon: lines are bounded, clients are bounded, a client that says nothing is sent away, and what is not a
-//! request is answered with an error and the end of the connection.
+//! Clients are the daemon's own user, since no other user may open the socket. Still no client may harm the daemon.
+//! Lines and clients are bounded, and a silent client is disconnected. An invalid request gets an error and the end of
+//! the connection.
 //!
 //! A session or process that an answer ties to a connection lives as long as the connection. The kernel closes the
-//! connection of a process that ends, however it ends, so nothing has to be asked or counted to know that it is gone.
-//! Such a client may say nothing as long as it likes, and takes no place from clients that ask.
+//! connection of a process that ends, however it ends. So no request or count is needed to notice that. Such a client
+//! may say nothing as long as it likes, and takes no place from clients that ask.
 
 use super::conversation::{Conversation, PATIENCE, wait};
 use super::protocol::{ErrorKind, Request, Response, parse_request};
@@ -33,7 +33,7 @@ pub const REQUEST_BYTES_MAX: u64 = 16 * 1024;
 pub const CLIENTS_MAX: usize = 16;
 /// Clients at once that something is tied to: a thread and a descriptor each.
 pub const HOLDERS_MAX: usize = 256;
-/// How long to wait before what was tied to a connection is asked again to end.
+/// Pause before the next attempt to end what is tied to a connection.
 const ENDING_PAUSE: Duration = Duration::from_millis(10);
 /// How long to wait after the system had no descriptor or memory for a client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -68,7 +68,7 @@ pub enum ControlError {
     },
 }
 
-/// Ends what is tied to a connection; answers whether it has ended, and is called again until it has.
+/// Ends what is tied to a connection. Answers whether it has ended, and is called again until then.
 pub type Ending = Box<dyn FnMut() -> bool + Send>;
 
 /// What a handler answers.
@@ -109,7 +109,7 @@ impl ControlSocket {
         Ok(ControlSocket { listener, path: path.to_owned(), patience: PATIENCE })
     }
 
-    /// Answers with `handler` from now on, on threads of its own, until the answer is dropped.
+    /// Answers requests with `handler`, on threads of its own, until the returned value is dropped.
     ///
     /// # Errors
     /// The system has no thread.
@@ -147,7 +147,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Binds a socket that only its owner could ever open: its mode is set before it has a name.
+/// Binds a socket that only its owner can open: its mode is set before it has a name.
 fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -208,7 +208,7 @@ struct Clients {
     holding: AtomicUsize,
 }
 
-/// A client's place among a bounded number, for as long as it lives, also through a panic.
+/// A client's place among a bounded number, as long as this value lives, also through a panic.
 struct ClientSlot<'counter>(&'counter AtomicUsize);
 
 impl<'counter> ClientSlot<'counter> {
@@ -244,8 +244,8 @@ impl Tied<'_> {
         true
     }
 
-    /// Ends everything, now that the connection is over; nothing when the server stops, since its owner ends everything
-    /// in an order of its own.
+    /// Ends everything that is tied to the closed connection. When the server stops, its owner does so in its own
+    /// order.
     fn end(mut self, stop: &WakeEvent) {
         let mut pause = Duration::ZERO;
         while !self.endings.is_empty() && wait(stop, PollFlags::IN, stop, Some(pause)).is_err() {
@@ -339,7 +339,7 @@ mod tests {
 
     /// Promise: accounts-tied-session.
     #[test]
-    fn whoever_holds_something_may_be_silent_and_is_answered() {
+    fn a_client_that_holds_a_session_may_be_silent_and_is_answered() {
         let folder = tempfile::tempdir().unwrap();
         let (_server, asked) = serve(folder.path(), Duration::from_millis(200));
         let connect = || UnixStream::connect(folder.path().join("socket")).unwrap();
@@ -355,7 +355,7 @@ mod tests {
 
     /// Promise: accounts-tied-session.
     #[test]
-    fn holders_are_bounded_and_take_no_place_from_those_who_ask() {
+    fn holders_are_bounded_and_take_no_place_from_other_clients() {
         let folder = tempfile::tempdir().unwrap();
         let (server, asked) = serve(folder.path(), PATIENCE);
         let connect = || UnixStream::connect(folder.path().join("socket")).unwrap();

@@ -10,8 +10,7 @@ use plimsoll_serve::attach::{AttachPlan, Attachment, FileSystemKind, FileSystemP
 use plimsoll_serve::connection::{ListenerOptions, Serving};
 use plimsoll_serve::fuse::FuseConnection;
 use plimsoll_serve::nbd::client::ClientOptions;
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection};
+use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection, export_info, serve};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::DirBuilderExt;
@@ -21,8 +20,8 @@ use std::path::{Path, PathBuf};
 pub const MODEL: &str = "hdd.wd-aakx";
 /// Where the platter stands at first.
 const SEED: u64 = 1;
-/// How late a reply of the drive may be: three revolutions at 7200 rpm, a small part of the freezes that are shown,
-/// which last half a second and more. Lateness under Plimsoll only speaks against it.
+/// Bound on the lateness of the drive's replies: three revolutions at 7200 rpm. The freezes that the demo shows last
+/// half a second and more. Lateness under Plimsoll only speaks against it.
 const LATENESS_BOUND: Span = Span::from_millis(25);
 /// What the small writer is promised, per cent of the drive's worst case.
 pub const RESERVE_PERCENT: f64 = 30.0;
@@ -113,7 +112,7 @@ impl Disk {
         }
     }
 
-    /// Where the bulk writer writes: a target for each thread, and the first byte in it.
+    /// Targets of the bulk writer: one for each thread, and the first byte in it.
     pub fn backup(&self) -> Result<Vec<(Target, u64)>, Failure> {
         let target = |number: u64| match &self.way {
             Way::Mounted { folder, .. } => {
@@ -151,7 +150,7 @@ fn why_not_mounted(uses_nbd: bool) -> Option<String> {
     Some(format!("{missing} is missing"))
 }
 
-/// A folder of the demonstration's own: always the same, so that the next one finds what a killed one left.
+/// The demo's own folder: always the same, so that the next run cleans up after a killed one.
 fn folder(user: &str) -> PathBuf {
     std::env::temp_dir().join(format!("plimsoll-demo-{user}"))
 }
@@ -178,7 +177,7 @@ fn session(name: &str) -> SessionConfig {
 fn mount(engine: &EngineHandle) -> Result<Way, Failure> {
     let folder = folder("mounts");
     let (state, recovered) = recover(&folder.join("state")).map_err(failed("open the state directory"))?;
-    recovered.iter().for_each(|step| tracing::warn!("left by a demonstration that was killed: {step}"));
+    recovered.iter().for_each(|step| tracing::warn!("left by a demo that was killed: {step}"));
     let mut attachments = Vec::new();
     for name in [TRANSACTIONS, BACKUP] {
         let opened = open_volume(name)?;
@@ -220,7 +219,7 @@ fn listen(engine: &EngineHandle, why: String) -> Result<Way, Failure> {
     let socket = folder.join("nbd.sock");
     let listener = Listener::bind(&Address::Unix(socket.clone()), ListenerOptions::default());
     let of_connections = engine.clone();
-    let serving = listener.map_err(failed("listen"))?.serve(exports, move |stream, negotiated, peer| {
+    let serving = serve(listener.map_err(failed("listen"))?, exports, move |stream, negotiated, peer| {
         let name = negotiated.export.name.clone();
         if let Err(error) =
             of_connections.attach(&name, session("nbd"), Box::new(NbdConnection::new(stream, negotiated)))
@@ -231,7 +230,7 @@ fn listen(engine: &EngineHandle, why: String) -> Result<Way, Failure> {
     Ok(Way::Nbd { socket, listener: Some(serving.map_err(failed("listen"))?), why })
 }
 
-/// A file of so many bytes, allocated, so that writing into it changes no metadata but times.
+/// An allocated file of so many bytes: writing into it changes no metadata but times.
 fn file(path: &Path, bytes: u64) -> Result<Target, Failure> {
     let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
     let file: File = file.map_err(failed("make a tenant's file"))?;

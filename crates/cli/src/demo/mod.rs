@@ -1,4 +1,4 @@
-//! `plimsoll demo`: a bulk writer freezes a small transactional writer on a shared disk, and Plimsoll gives the small
+//! `plimsoll demo`: a bulk writer freezes a small transactional writer on a shared disk. Plimsoll gives the small
 //! writer its reserve back.
 //!
 //! ```text
@@ -13,8 +13,8 @@
 //! Three stages: the small writer alone, both without Plimsoll, both with it; the switch happens under load. Without
 //! root the same tenants write to the same disk over NBD, without a file system, and the demo says so.
 //!
-//! A busy machine makes the emulated drive answer late. Seconds in which it did don't count: a stage goes on until it
-//! has enough that do, or gives up.
+//! A busy machine makes the emulated drive answer late. Seconds with late replies don't count: a stage continues until
+//! it has enough others, or gives up.
 
 mod disk;
 mod picture;
@@ -38,9 +38,9 @@ use tenant::{Backup, Transaction, Transactions};
 
 /// How long the small writer is alone, seconds: enough to know what it asks for.
 const ALONE_SECONDS: u64 = 6;
-/// Not counted at the start of each stage, seconds: what the stage before left in the page cache goes to the disk.
+/// Seconds at the start of each stage that do not count: the page cache of the stage before goes to the disk.
 const SETTLE_SECONDS: u64 = 3;
-/// A stage takes at most so many times its length to find seconds in which the drive is emulated truly.
+/// Most time of a stage, in lengths of it, to find seconds in which the drive is emulated truly.
 const PATIENCE_FACTOR: u64 = 3;
 
 /// What the demonstration is to do.

@@ -1,4 +1,4 @@
-//! The demonstration as a picture: every transaction by its latency, and what each tenant had of the disk.
+//! The demo as a picture: every transaction by its latency, and each tenant's part of the disk.
 
 use super::report::{Report, Sample, StageReport};
 use super::tenant::Transaction;

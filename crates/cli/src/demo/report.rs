@@ -9,7 +9,7 @@ use plimsoll_core::Span;
 use serde::Serialize;
 use std::fmt;
 
-/// With Plimsoll the small writer must have this part of its reserve, or of what it asks for alone if that is less.
+/// Part of its reserve that the small writer must have with Plimsoll; of its demand when alone, if that is less.
 const RESERVE_PART_MIN: f64 = 0.95;
 /// Plimsoll must make the slowest hundredth of its transactions faster by this factor.
 const LATENCY_FACTOR_MIN: f64 = 4.0;
@@ -103,7 +103,7 @@ pub struct Report {
     pub not_run: Option<String>,
     /// Seconds that don't count, because this machine was too busy to emulate the drive.
     pub late_seconds: u64,
-    /// Whether so many seconds don't count that a stage has too few others: nothing was shown.
+    /// Whether too many seconds don't count, so that the stage shows nothing.
     pub is_late: bool,
 }
 

@@ -17,9 +17,9 @@ const TRANSACTION_BYTES: usize = 4096;
 pub const TRANSACTIONS_FILE_BYTES: u64 = 64 << 20;
 /// Bytes that the backup writes at a time.
 const BACKUP_CHUNK_BYTES: usize = 1 << 20;
-/// Bytes of each file of the backup; when it is full, it is synced and written again.
+/// Bytes of each file of the backup. A full file is synced and written again.
 pub const BACKUP_FILE_BYTES: u64 = 128 << 20;
-/// The backup syncs after so many bytes, as backup tools do so as not to fill the page cache.
+/// Bytes after which the backup syncs, as backup tools do to spare the page cache.
 const BACKUP_SYNC_BYTES: u64 = 16 << 20;
 /// Knuth's multiplier: spreads transactions over their file.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,65 +1,48 @@
 //! Which fields of an answer have no row in the table of metrics.
 
-use super::metric::{Metric, MetricKind};
+use super::ANSWERS;
+use super::metric::{MetricKind, Rows};
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
 
-/// The fields of `answer`, a whole answer of the control socket, that no row describes: their places, each once.
+/// Fields of `answer`, a whole answer of the control socket, without a row: their places, each once.
 pub fn without_row(answer: &Value) -> Vec<String> {
-    let all = super::all();
-    let places = all.iter().flat_map(|(places, rows)| places.iter().map(move |place| (*place, rows.as_slice())));
-    let mut search = Search { places: places.collect(), missing: Vec::new() };
-    let kinds = answer.as_object().into_iter().flatten();
-    kinds.for_each(|(kind, value)| search.enter(kind, value));
-    search.missing.sort();
-    search.missing.dedup();
-    search.missing
+    let mut missing = Vec::new();
+    for (kind, value) in answer.as_object().into_iter().flatten() {
+        let rows = ANSWERS.iter().find(|(name, _)| name == kind).map(|(_, rows)| *rows);
+        enter(kind, rows, value, &mut missing);
+    }
+    missing.sort();
+    missing.dedup();
+    missing
 }
 
-struct Search<'t> {
-    places: BTreeMap<&'static str, &'t [&'static Metric]>,
-    missing: Vec<String>,
+/// Looks at what is at `place`: an object, or a list of some.
+fn enter(place: &str, rows: Option<&dyn Rows>, value: &Value, missing: &mut Vec<String>) {
+    match (rows, value) {
+        (Some(rows), Value::Array(subjects)) => {
+            subjects.iter().for_each(|subject| enter(&format!("{place}[]"), Some(rows), subject, missing));
+        }
+        (Some(rows), Value::Object(fields)) => look(place, "", rows, fields, missing),
+        (None, Value::Array(_)) => missing.push(format!("{place}[]")),
+        _ => missing.push(place.to_owned()),
+    }
 }
 
-impl Search<'_> {
-    /// Looks at what is at `place`: an object, or a list of some.
-    fn enter(&mut self, place: &str, value: &Value) {
-        match value {
-            Value::Array(subjects) => {
-                let place = format!("{place}[]");
-                match self.places.contains_key(place.as_str()) {
-                    true => subjects.iter().for_each(|subject| self.subject(&place, subject)),
-                    false => self.missing.push(place),
-                }
+/// Looks at the fields of a subject, or of an object in it with `prefix` before the names of its fields.
+fn look(place: &str, prefix: &str, rows: &dyn Rows, fields: &Map<String, Value>, missing: &mut Vec<String>) {
+    for (name, value) in fields {
+        let (field, below) = (format!("{prefix}{name}"), format!("{place}.{prefix}{name}"));
+        let is_prefix = || rows.metrics().iter().any(|metric| metric.field.starts_with(&format!("{field}.")));
+        match (rows.find(&field), value) {
+            // A part that this daemon does not have.
+            (Some(metric), Value::Null) if metric.inside.is_some() => {}
+            (Some(metric), value) if metric.inside.is_some() => enter(&below, metric.inside, value, missing),
+            (Some(metric), Value::Object(_)) if !matches!(metric.kind, MetricKind::Histogram | MetricKind::Plain) => {
+                missing.push(below);
             }
-            value => self.subject(place, value),
-        }
-    }
-
-    fn subject(&mut self, place: &str, value: &Value) {
-        match (self.places.get(place), value) {
-            (Some(rows), Value::Object(fields)) => self.fields(place, "", rows, fields),
-            _ => self.missing.push(place.to_owned()),
-        }
-    }
-
-    /// Looks at the fields of a subject, or of an object in it with `prefix` before the names of its fields.
-    fn fields(&mut self, place: &str, prefix: &str, rows: &[&Metric], fields: &Map<String, Value>) {
-        for (name, value) in fields {
-            let (field, below) = (format!("{prefix}{name}"), format!("{place}.{prefix}{name}"));
-            let has_rows_inside = rows.iter().any(|row| row.field.starts_with(&format!("{field}.")));
-            match (rows.iter().find(|row| row.field == field), value) {
-                (Some(row), Value::Object(_)) if row.kind != MetricKind::Histogram && row.kind != MetricKind::Plain => {
-                    self.missing.push(below);
-                }
-                (Some(_), _) => {}
-                (None, Value::Object(inside)) if has_rows_inside => {
-                    self.fields(place, &format!("{field}."), rows, inside);
-                }
-                // A part that this daemon does not have.
-                (None, Value::Null) if self.places.contains_key(below.as_str()) => {}
-                (None, value) => self.enter(&below, value),
-            }
+            (Some(_), _) => {}
+            (None, Value::Object(inside)) if is_prefix() => look(place, &format!("{field}."), rows, inside, missing),
+            (None, value) => enter(&below, None, value, missing),
         }
     }
 }

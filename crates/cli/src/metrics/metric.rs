@@ -1,7 +1,7 @@
-//! One row of the table of metrics: a field of the control socket's answers, and where else it is shown.
+//! One row of the table of metrics: a field of the control socket's answers, and its other uses.
 
+use super::reading::Reading;
 use plimsoll_core::{ByteCount, Rate, Span};
-use plimsoll_engine::LatencyStatus;
 
 /// What a field is. The first three are metrics, which monitoring collects over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum MetricKind {
     Histogram,
     /// A text that tells one subject from another, such as an account's path.
     Label,
-    /// Anything else: a text, a list, a setting, or a number that another row has as a metric.
+    /// Anything else: a text, a list, a setting, or a number that is a metric in another row.
     Plain,
 }
 
@@ -68,7 +68,7 @@ impl Unit {
             Unit::Nanoseconds => Span::from_nanos(value as u64).to_string(),
             Unit::Bytes | Unit::Blocks => ByteCount(self.in_base(value) as u64).to_string(),
             Unit::Percent => format!("{value} %"),
-            Unit::Ratio => format!("{:.1} %", value * 100.0),
+            Unit::Ratio => format!("{:.0} %", value * 100.0),
             Unit::RunsPerSecond => format!("{value:.1}"),
             Unit::BytesPerSecond => Rate::BytesPerSecond(value).to_string(),
             Unit::None => value.to_string(),
@@ -76,7 +76,7 @@ impl Unit {
     }
 }
 
-/// One of several rows that make one family of metrics: they have the same name, and a label tells them apart.
+/// One of several rows of a family of metrics: they share a name, and a label distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The label.
@@ -88,12 +88,12 @@ pub struct Part {
 }
 
 /// What a row says of its field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     /// Its name in JSON. A field of an object inside has that object's name before a dot. It never changes: machines
     /// read it.
     pub field: &'static str,
-    /// Its name for monitoring, without the `plimsoll_` before it; of a label the label's name; otherwise empty.
+    /// Its name for monitoring, without the `plimsoll_` before it; of a label the label's name, and of a list of
+    /// subjects the label of their numbers in it; otherwise empty.
     pub name: &'static str,
     /// The part of its family, where the family has several.
     pub part: Option<Part>,
@@ -101,206 +101,163 @@ pub struct Metric {
     pub kind: MetricKind,
     /// Its unit in JSON.
     pub unit: Unit,
-    /// What it means, in half a sentence.
+    /// What it means, in half a sentence. Empty for subjects, which have a section.
     pub help: &'static str,
+    /// The section of the subjects in it, where it is a list of some, or one.
+    pub inside: Option<&'static dyn Rows>,
+    /// Where the commands' tables show it.
+    pub columns: [Option<Column>; 2],
+    /// Why no command shows it, neither in a table nor in a sentence; `None` if one does.
+    pub only_json: Option<&'static str>,
 }
 
-/// The value of a field at one moment.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reading {
-    /// There is none: `null`, or no field at all.
-    Absent,
-    /// Yes or no; 1 or 0 for monitoring.
-    Flag(bool),
-    /// A whole number.
-    Count(u64),
-    /// A number.
-    Real(f64),
-    /// A text.
-    Text(String),
-    /// How many requests took how long.
-    Latencies(LatencyStatus),
+/// The rows of a section, whatever its subjects are: what a reader of JSON has of it.
+pub trait Rows: Sync {
+    /// What the rows say of their fields.
+    fn metrics(&self) -> Vec<&'static Metric>;
 }
 
-impl Reading {
-    /// The number that it is, in the unit of its row.
-    pub fn number(&self) -> Option<f64> {
-        match *self {
-            Reading::Flag(flag) => Some(f64::from(u8::from(flag))),
-            Reading::Count(count) => Some(count as f64),
-            Reading::Real(number) => Some(number),
-            Reading::Absent | Reading::Text(_) | Reading::Latencies(_) => None,
+/// Why a command need not show a field: another one that it shows says the same.
+pub const SAID_BY_ANOTHER: &str = "another field says it";
+/// Why a command need not show a field: it stands in the configuration.
+pub const A_SETTING: &str = "a setting";
+/// Why a command need not show a field: only its course says something.
+pub const FOR_GRAPHS: &str = "only its course over time says something";
+/// Why a command need not show a field: its place is in a search for a fault.
+pub const A_DETAIL: &str = "for the search of a fault";
+
+impl Metric {
+    /// What `subject` has of it, as terminals show it.
+    pub fn shown(&self, subject: &Reading) -> String {
+        self.show(subject.at(self.field))
+    }
+
+    /// A value of it as terminals show it.
+    pub fn show(&self, value: &Reading) -> String {
+        match value {
+            Reading::Text(text) => text.clone(),
+            Reading::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
+            Reading::Count(count) if self.unit == Unit::None => count.to_string(),
+            Reading::List(items) if items.iter().any(|item| matches!(item, Reading::Text(_))) => {
+                items.iter().map(|item| self.show(item)).collect::<Vec<_>>().join(", ")
+            }
+            value => value.number().map_or_else(|| "-".to_owned(), |number| self.unit.shown(number)),
         }
     }
 }
 
-impl From<bool> for Reading {
-    fn from(flag: bool) -> Reading {
-        Reading::Flag(flag)
-    }
-}
-
-impl From<u8> for Reading {
-    fn from(count: u8) -> Reading {
-        Reading::Count(count.into())
-    }
-}
-
-impl From<u32> for Reading {
-    fn from(count: u32) -> Reading {
-        Reading::Count(count.into())
-    }
-}
-
-impl From<u64> for Reading {
-    fn from(count: u64) -> Reading {
-        Reading::Count(count)
-    }
-}
-
-impl From<usize> for Reading {
-    fn from(count: usize) -> Reading {
-        Reading::Count(count as u64)
-    }
-}
-
-impl From<f64> for Reading {
-    fn from(number: f64) -> Reading {
-        Reading::Real(number)
-    }
-}
-
-impl From<&String> for Reading {
-    fn from(text: &String) -> Reading {
-        Reading::Text(text.clone())
-    }
-}
-
-impl From<String> for Reading {
-    fn from(text: String) -> Reading {
-        Reading::Text(text)
-    }
-}
-
-impl From<LatencyStatus> for Reading {
-    fn from(latencies: LatencyStatus) -> Reading {
-        Reading::Latencies(latencies)
-    }
-}
-
-impl<T: Into<Reading>> From<Option<T>> for Reading {
-    fn from(reading: Option<T>) -> Reading {
-        reading.map_or(Reading::Absent, Into::into)
-    }
-}
-
 /// What a column of a table shows of its row's field.
-enum Content<S> {
+enum Content {
     /// The value, with its unit.
     Value,
-    /// Half of the latencies are at most that.
-    Median,
-    /// 99 of 100 latencies are at most that.
-    P99,
+    /// A field of the object that the value is, such as a median.
+    Field(&'static str),
     /// What a function makes of the subject.
-    Of(fn(&S) -> String),
+    Of(fn(&Reading) -> String),
 }
 
 /// A column of the table that a command prints.
-pub struct Column<S> {
+pub struct Column {
     /// The heading; a `>` before it aligns the column to the right.
     pub heading: &'static str,
-    content: Content<S>,
+    /// The heading of the column before it; `None`: the one of the rows before.
+    pub after: Option<&'static str>,
+    content: Content,
 }
 
-impl<S> Column<S> {
-    /// The cell of `subject`, for `row`, which has the column.
-    pub fn cell(&self, row: &MetricRow<S>, subject: &S) -> String {
-        let latency = |of: fn(&LatencyStatus) -> u64| match (row.read)(subject) {
-            Reading::Latencies(latencies) if latencies.count > 0 => Unit::Nanoseconds.shown(of(&latencies) as f64),
-            _ => "-".to_owned(),
-        };
+impl Column {
+    /// The cell of `subject`, for `metric`, which has the column.
+    pub fn cell(&self, metric: &Metric, subject: &Reading) -> String {
         match self.content {
-            Content::Value => row.shown(subject),
-            Content::Median => latency(|latencies| latencies.p50_ns),
-            Content::P99 => latency(|latencies| latencies.p99_ns),
+            Content::Value => metric.shown(subject),
+            Content::Field(name) => metric.show(subject.at(metric.field).at(name)),
             Content::Of(cell) => cell(subject),
         }
     }
 }
 
-/// A row of the table of metrics: a field of `S`, which is an account, a volume or another status.
+/// A row of the table of metrics: a field of `S`, a status of an account, a volume and so on.
 pub struct MetricRow<S: 'static> {
     /// What it says of the field.
     pub metric: Metric,
     /// How the value is read.
     pub read: fn(&S) -> Reading,
-    /// Where the commands' tables show it.
-    pub columns: [Option<Column<S>>; 2],
 }
 
-/// A row of a counter.
-pub const fn counter<S>(
-    field: &'static str,
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-    read: fn(&S) -> Reading,
-) -> MetricRow<S> {
-    MetricRow::new(Metric { field, name, part: None, kind: MetricKind::Counter, unit, help }, read)
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident $kind:ident;)*) => {$(
+        $(#[$doc])*
+        pub const fn $name<S>(
+            field: &'static str,
+            name: &'static str,
+            unit: Unit,
+            help: &'static str,
+            read: fn(&S) -> Reading,
+        ) -> MetricRow<S> {
+            MetricRow::new(field, name, MetricKind::$kind, unit, help, read)
+        }
+    )*};
+}
+kinds! {
+    /// A row of a counter.
+    counter Counter;
+    /// A row of a gauge.
+    gauge Gauge;
+    /// A row of latencies, which JSON has as an object (docs/control.md, *Latencies*).
+    histogram Histogram;
 }
 
-/// A row of a gauge.
-pub const fn gauge<S>(
-    field: &'static str,
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-    read: fn(&S) -> Reading,
-) -> MetricRow<S> {
-    MetricRow::new(Metric { field, name, part: None, kind: MetricKind::Gauge, unit, help }, read)
-}
-
-/// A row of latencies, which JSON has as an object (docs/control.md, *Latencies*).
-pub const fn histogram<S>(
-    field: &'static str,
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-    read: fn(&S) -> Reading,
-) -> MetricRow<S> {
-    MetricRow::new(Metric { field, name, part: None, kind: MetricKind::Histogram, unit, help }, read)
-}
-
-/// A row of a text that tells a subject from others: the value of the label `name` of all its metrics.
+/// A row of a text that identifies a subject: the value of the label `name` of all its metrics.
 pub const fn label<S>(
     field: &'static str,
     name: &'static str,
     help: &'static str,
     read: fn(&S) -> Reading,
 ) -> MetricRow<S> {
-    MetricRow::new(Metric { field, name, part: None, kind: MetricKind::Label, unit: Unit::None, help }, read)
+    MetricRow::new(field, name, MetricKind::Label, Unit::None, help, read)
 }
 
 /// A row of what is no metric.
 pub const fn plain<S>(field: &'static str, unit: Unit, help: &'static str, read: fn(&S) -> Reading) -> MetricRow<S> {
-    MetricRow::new(Metric { field, name: "", part: None, kind: MetricKind::Plain, unit, help }, read)
+    MetricRow::new(field, "", MetricKind::Plain, unit, help, read)
 }
 
-/// A row of a list or an object, which only JSON has.
-pub const fn json_only<S>(field: &'static str, unit: Unit, help: &'static str) -> MetricRow<S> {
-    plain(field, unit, help, |_| Reading::Absent)
+/// A row of subjects of another section: a list of some, or one.
+pub const fn inside<S>(field: &'static str, section: &'static dyn Rows, read: fn(&S) -> Reading) -> MetricRow<S> {
+    let row = MetricRow::new(field, "", MetricKind::Plain, Unit::None, "", read);
+    MetricRow { metric: Metric { inside: Some(section), ..row.metric }, ..row }
 }
 
 impl<S> MetricRow<S> {
-    const fn new(metric: Metric, read: fn(&S) -> Reading) -> MetricRow<S> {
-        MetricRow { metric, read, columns: [None, None] }
+    const fn new(
+        field: &'static str,
+        name: &'static str,
+        kind: MetricKind,
+        unit: Unit,
+        help: &'static str,
+        read: fn(&S) -> Reading,
+    ) -> MetricRow<S> {
+        let columns = [None, None];
+        let metric = Metric { field, name, part: None, kind, unit, help, inside: None, columns, only_json: None };
+        MetricRow { metric, read }
     }
 
     /// The row as one of several of its family: `label` is `value` in it, and `help` is of the family.
-    pub const fn part(self, label: &'static str, value: &'static str, help: &'static str) -> MetricRow<S> {
-        let metric = Metric { part: Some(Part { label, value, help }), ..self.metric };
-        MetricRow { metric, ..self }
+    pub const fn part(mut self, label: &'static str, value: &'static str, help: &'static str) -> MetricRow<S> {
+        self.metric.part = Some(Part { label, value, help });
+        self
+    }
+
+    /// The row of subjects that have no label: their numbers in the list are the label `name`.
+    pub const fn numbered(mut self, name: &'static str) -> MetricRow<S> {
+        self.metric.name = name;
+        self
+    }
+
+    /// The row of a field that no command shows, because of `why`.
+    pub const fn only_json(mut self, why: &'static str) -> MetricRow<S> {
+        self.metric.only_json = Some(why);
+        self
     }
 
     /// The row with a column that shows the value.
@@ -309,36 +266,33 @@ impl<S> MetricRow<S> {
     }
 
     /// The row with a column that shows what `cell` makes of the subject.
-    pub const fn cell(self, heading: &'static str, cell: fn(&S) -> String) -> MetricRow<S> {
+    pub const fn cell(self, heading: &'static str, cell: fn(&Reading) -> String) -> MetricRow<S> {
         self.with(heading, Content::Of(cell))
     }
 
     /// The row of latencies with a column that shows their median.
     pub const fn median(self, heading: &'static str) -> MetricRow<S> {
-        self.with(heading, Content::Median)
+        self.with(heading, Content::Field("p50_ns"))
     }
 
     /// The row of latencies with a column that shows what 99 of 100 keep.
     pub const fn p99(self, heading: &'static str) -> MetricRow<S> {
-        self.with(heading, Content::P99)
+        self.with(heading, Content::Field("p99_ns"))
     }
 
-    const fn with(mut self, heading: &'static str, content: Content<S>) -> MetricRow<S> {
-        let index = if self.columns[0].is_none() { 0 } else { 1 };
-        assert!(self.columns[index].is_none(), "a row has two columns at most");
-        self.columns[index] = Some(Column { heading, content });
+    /// The row whose first column stands behind the one with `heading`, rather than where the row stands in JSON.
+    pub const fn after(mut self, heading: &'static str) -> MetricRow<S> {
+        match &mut self.metric.columns[0] {
+            Some(column) => column.after = Some(heading),
+            None => panic!("a row without a column"),
+        }
         self
     }
 
-    /// The value of `subject` as terminals show it.
-    pub fn shown(&self, subject: &S) -> String {
-        match (self.read)(subject) {
-            Reading::Absent | Reading::Latencies(_) => "-".to_owned(),
-            Reading::Text(text) => text,
-            Reading::Flag(flag) => if flag { "yes" } else { "no" }.to_owned(),
-            Reading::Count(count) if self.metric.unit == Unit::None => count.to_string(),
-            Reading::Count(count) => self.metric.unit.shown(count as f64),
-            Reading::Real(number) => self.metric.unit.shown(number),
-        }
+    const fn with(mut self, heading: &'static str, content: Content) -> MetricRow<S> {
+        let index = if self.metric.columns[0].is_none() { 0 } else { 1 };
+        assert!(self.metric.columns[index].is_none(), "a row has two columns at most");
+        self.metric.columns[index] = Some(Column { heading, after: None, content });
+        self
     }
 }

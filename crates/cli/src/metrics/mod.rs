@@ -1,54 +1,44 @@
-//! The table of metrics: one row for each field that the control socket says of a running daemon.
+//! The table of metrics: one row for each field of a running daemon in the control socket's answers.
 //!
 //! A row has the field's name in JSON, its name for monitoring, its unit, its help, its kind, how it is read out of a
-//! status, and the columns that show it. What `plimsoll status`, `pool list`, `volume list` and `cache status` print,
-//! and the tables of `docs/control.md`, follow from the rows. A test walks through a daemon's answers and finds a row
-//! for each field.
+//! status, and the columns that show it. The answers of the control socket, what `plimsoll status`, `pool list`,
+//! `volume list` and `cache status` print, and the tables of `docs/control.md`, follow from the rows.
 //!
 //! | module | what is in it |
 //! | --- | --- |
-//! | [`metric`] | a row; kinds, units, readings |
-//! | [`section`] | the rows of one kind of subject; tables for a terminal |
-//! | [`accounts`], [`caches`], [`devices`], [`executor`], [`tenants`], [`volumes`] | the rows |
-//! | [`walk`] | all subjects of a status, with their labels |
+//! | [`metric`] | a row; kinds, units, columns |
+//! | [`reading`] | the value of a field, and how JSON has it |
+//! | [`section`] | the rows of one kind of subject; JSON of a subject; tables for a terminal |
+//! | [`accounts`], [`caches`], [`devices`], [`emulation`], [`executor`], [`tenants`], [`volumes`] | the rows |
+//! | [`sentence`], [`text`] | what `status` says besides tables; the texts of commands |
+//! | [`walk`](mod@walk) | all subjects of an answer, with their labels |
 //! | [`coverage`] | fields of an answer that have no row |
 
 pub mod accounts;
 pub mod caches;
 pub mod coverage;
 pub mod devices;
+pub mod emulation;
 pub mod executor;
 pub mod metric;
+pub mod reading;
 pub mod section;
+pub mod sentence;
 pub mod tenants;
+pub mod text;
 pub mod volumes;
 pub mod walk;
 
-use metric::Metric;
+use metric::Rows;
 
-/// The rows of every section, with the places of answers that they describe.
-pub fn all() -> Vec<(&'static [&'static str], Vec<&'static Metric>)> {
-    vec![
-        (devices::DAEMON.places, devices::DAEMON.metrics()),
-        (executor::EXECUTOR.places, executor::EXECUTOR.metrics()),
-        (executor::SERVICE_THREAD.places, executor::SERVICE_THREAD.metrics()),
-        (executor::QUEUE.places, executor::QUEUE.metrics()),
-        (devices::DEVICE.places, devices::DEVICE.metrics()),
-        (devices::EMULATION.places, devices::EMULATION.metrics()),
-        (volumes::VOLUME.places, volumes::VOLUME.metrics()),
-        (volumes::READ_AHEAD.places, volumes::READ_AHEAD.metrics()),
-        (volumes::SERVED_VOLUME.places, volumes::SERVED_VOLUME.metrics()),
-        (volumes::WAY.places, volumes::WAY.metrics()),
-        (caches::CACHED_VOLUME.places, caches::CACHED_VOLUME.metrics()),
-        (caches::CACHE.places, caches::CACHE.metrics()),
-        (caches::CACHE_CLASS.places, caches::CACHE_CLASS.metrics()),
-        (caches::CACHE_POOL.places, caches::CACHE_POOL.metrics()),
-        (accounts::ACCOUNT.places, accounts::ACCOUNT.metrics()),
-        (accounts::POOL.places, accounts::POOL.metrics()),
-        (tenants::LOSS.places, tenants::LOSS.metrics()),
-        (tenants::TENANT.places, tenants::TENANT.metrics()),
-    ]
-}
+/// The answers that say how a daemon is, with the sections of what they have.
+pub static ANSWERS: &[(&str, &dyn Rows)] = &[
+    ("status", &devices::DAEMON),
+    ("pools", &accounts::POOL),
+    ("volumes", &volumes::SERVED_VOLUME),
+    ("caches", &caches::CACHED_VOLUME),
+    ("tenants", &tenants::TENANT),
+];
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,25 @@
-use super::accounts::ACCOUNT;
+mod golden;
+mod shown;
+mod states;
+
+use super::ANSWERS;
+use super::accounts::{ACCOUNT, POOL};
+use super::caches::{CACHE, CACHE_CLASS, CACHE_POOL, CACHED_VOLUME};
 use super::coverage::without_row;
-use super::metric::{Metric, MetricKind, Reading, Unit};
+use super::devices::{DAEMON, DEVICE};
+use super::emulation::EMULATION;
+use super::executor::{EXECUTOR, QUEUE, SERVICE_THREAD};
+use super::metric::{Metric, MetricKind, Rows, Unit, plain};
+use super::reading::Reading;
 use super::section::Section;
-use super::volumes::SERVED_VOLUME;
-use super::walk::{Labels, Visitor, visit_all};
-use crate::control::protocol::{DaemonStatus, TenantCgroupEntry, TenantEntry};
+use super::tenants::{LOSS, TENANT, TENANT_CGROUP};
+use super::volumes::{READ_AHEAD, SERVED_VOLUME, VOLUME, WAY};
+use super::walk::walk;
+use plimsoll_executor::Queue;
 use serde_json::{Value, json};
+use states::everything;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 
 /// What OpenMetrics keeps for the parts of a family, and units that are not its base units.
 const RESERVED: &[&str] = &["total", "count", "sum", "bucket", "created", "info", "min", "avg"];
@@ -25,172 +38,108 @@ const NOT_BASE_UNITS: &[&str] = &[
     "gib",
 ];
 
-/// A status of everything that a daemon can have; every number in it is another.
-fn sample() -> Value {
-    let latency = json!({ "count": 0, "p50_ns": 0, "p99_ns": 0, "p999_ns": 0, "max_ns": 0 });
-    let emulation = json!({ "replies": 0, "late_replies": 0, "lateness_ns_bound": 0, "lateness_ns_p99": 0 });
-    let allocation = json!({ "reserve": "30%", "limit": "9 runs/s", "weight": 0, "priority": "idle", "deadlines": {} });
-    let cache = json!({
-        "name": "ssd", "path": "/dev/x", "policy": "lru", "is_strict": true, "semantics": "strict", "dirty_units_max": 0,
-        "dirty_age_max_ns": 0, "idle_write_back_ns": 0, "is_working": true, "has_failed": false, "units": 0, "used_units": 0,
-        "dirty_units": 0, "free_units": 0, "paced_percent": 0, "waiting_requests": 0, "is_syncer_awake": true,
-        "is_cleaning": false, "clean_passes": 0, "cleaned": 0, "writes_around": 0, "commits": 0, "snapshots": 0,
-        "damaged_clean": 0, "damaged_dirty": 0, "not_copied": 0, "not_copied_bytes": [[0, 0]], "unreadable": 0,
-        "unreadable_bytes": [[0, 0]], "bad_units": 0, "emulation": emulation,
-        "classes": [{ "number": 0, "name": "log", "units": 0, "reads": 0, "read_hits": 0, "writes": 0, "write_hits": 0 }],
-        "pools": [{ "pool": "web", "units": 0, "units_max": 0 }],
-    });
-    let account = json!({
-        "path": "web/db", "kind": "pool", "allocation": allocation, "requests": 0, "runs": 0, "bytes": 0, "failed": 0,
-        "queued": 0, "in_flight": 0, "runs_per_second": 0, "bytes_per_second": 0, "runs_per_second_since_open": 0,
-        "bytes_per_second_since_open": 0, "read_latency": latency, "write_latency": latency, "flush_latency": latency,
-    });
-    let volume = json!({
-        "name": "db", "pool": "web/db", "size_bytes": 0, "start_bytes": 0, "is_read_only": false, "front_ends": 0,
-        "stored_bytes": 0, "backlog_bytes": 0, "compressed_behind_bytes": 0, "compressed_by_writers_bytes": 0, "cache": cache,
-        "read_ahead": { "bytes_max": 0, "memory_bytes": 0, "fetched_bytes": 0, "used_bytes": 0, "wasted_bytes": 0 },
-    });
-    let thread = json!({
-        "turns": 0, "runs": 0, "done": 0, "suspended": 0, "resumed": 0, "preempted": 0, "gave_way": 0, "panicked": 0,
-        "busy_ns": 0, "running_since_ns": 0, "running_ns": 0,
-    });
-    let queue = json!({
-        "queue": "low", "depth": 0, "served": 0, "waited_ns": 0, "behind_maintenance_ns": 0, "waited_ns_max": 0,
-    });
-    json!({
-        "version": "1", "process": 0, "configuration": "/etc/plimsoll.toml",
-        "executor": { "policy": "combo", "under_way": 0, "threads": [thread], "queues": [queue] },
-        "devices": [{
-            "device": "disk0", "scheduler": "zygaria", "uptime_ns": 0, "overload_ns": 0, "reserves_kept": 0,
-            "emulation": emulation, "requests_under_way": 0, "volumes": [volume], "accounts": [account],
-        }],
-        "volumes": [{
-            "name": "db", "device": "disk0", "path": "web/db", "size_bytes": 0, "start_bytes": 0, "is_read_only": true,
-            "content": "memory", "export": "db", "target": "iqn.2026-01.a:db", "block_device": "/dev/x",
-            "mount_point": "/mnt", "front_ends": 0,
-            "served_as": [{ "kind": "nbd", "name": "db", "address": "unix:/run/nbd.sock" }],
-        }],
-        "losses": [{ "volume": "db", "registrations": 0, "events": 0, "entries": 0 }],
-    })
-}
-
-/// Gives each number in `value` another one.
-fn number(value: &mut Value, next: &mut u8) {
-    match value {
-        Value::Number(_) => {
-            *next = next.checked_add(1).expect("a class's number is a byte");
-            *value = (*next).into();
+/// All rows of the table, by place, such as `status.devices.volumes.name`.
+fn rows() -> BTreeMap<String, &'static Metric> {
+    let mut rows = BTreeMap::new();
+    let mut sections: Vec<(String, &dyn Rows)> =
+        ANSWERS.iter().map(|(answer, rows)| ((*answer).to_owned(), *rows)).collect();
+    while let Some((place, section)) = sections.pop() {
+        for metric in section.metrics() {
+            let below = format!("{place}.{}", metric.field);
+            sections.extend(metric.inside.map(|inside| (below.clone(), inside)));
+            rows.insert(below, metric);
         }
-        Value::Array(values) => values.iter_mut().for_each(|value| number(value, next)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| number(value, next)),
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
     }
+    rows
 }
 
-fn status() -> DaemonStatus {
-    let mut sample = sample();
-    number(&mut sample, &mut 0);
-    serde_json::from_value(sample).unwrap()
+/// Fields of a status that are other fields in JSON, and fields of JSON that are worked out.
+const TRANSLATED: &[&str] = &["writes", "figures", "kind", "queue", "under_way", "running_ns", "priority"];
+
+/// Whether `said`, what a status says of itself for debugging, has `value` in `field`.
+fn has(said: &str, field: &str, value: &str) -> bool {
+    let starts = [format!("{field}: {value}"), format!("{field}: Some({value}"), format!("{field}: Span({value}")];
+    let times = [format!("{field}: Some(Time({value}")];
+    let mut starts = starts.iter().chain(&times);
+    starts.any(|start| said.split(start.as_str()).skip(1).any(|rest| !rest.starts_with(|c: char| c.is_ascii_digit())))
 }
 
-fn tenant() -> TenantEntry {
-    TenantEntry {
-        volume: "db".to_owned(),
-        path: "web/db/run#1".to_owned(),
-        processes: vec![1, 2, 3],
-        held_by: vec!["shim".to_owned(), "freezer".to_owned()],
-        not_held: Some("why".to_owned()),
-        freezes: 4,
-        cgroups: vec![TenantCgroupEntry { directory: "/sys/fs/cgroup/a".to_owned(), freezes: 4, is_late: false }],
+/// Complains of rows of `section` that do not read what `subject` has in the field that they name, and of fields of
+/// `subject` without a row.
+fn complaints<S: Debug>(section: &'static Section<S>, subject: &S) -> (*const Metric, Vec<String>) {
+    let (said, mut complaints) = (format!("{subject:?}"), Vec::new());
+    for row in section.rows {
+        let name = row.metric.field.rsplit('.').next().unwrap_or_default();
+        let value = match (row.read)(subject) {
+            Reading::Flag(flag) => flag.to_string(),
+            Reading::Count(count) => count.to_string(),
+            Reading::Real(number) => format!("{number:?}"),
+            Reading::Text(text) if !row.metric.field.starts_with("allocation.") => format!("{text:?}"),
+            latencies @ Reading::Object(_) if row.metric.kind == MetricKind::Histogram => {
+                format!("LatencyStatus {{ count: {}, p50_ns: {}", latencies.count("count"), latencies.count("p50_ns"))
+            }
+            _ => continue,
+        };
+        if !TRANSLATED.contains(&name) && ![name, &name.replace("_ns", "")].iter().any(|name| has(&said, name, &value))
+        {
+            complaints.push(format!("{} is {value}, and not in {said}", row.metric.field));
+        }
     }
-}
-
-/// A subject that was visited.
-struct Subject {
-    /// The first place of its section.
-    place: &'static str,
-    labels: Labels,
-    readings: Vec<(&'static Metric, Reading)>,
-}
-
-#[derive(Default)]
-struct Subjects(Vec<Subject>);
-
-impl Visitor for Subjects {
-    fn visit<S>(&mut self, section: &'static Section<S>, labels: &Labels, subject: &S) {
-        let readings = section.rows.iter().map(|row| (&row.metric, (row.read)(subject)));
-        let (place, labels) = (section.places[0], labels.clone());
-        self.0.push(Subject { place, labels, readings: readings.collect() });
+    for line in format!("{subject:#?}").lines() {
+        let name = line.strip_prefix("    ").and_then(|line| line.split_once(':')).map_or("", |(name, _)| name);
+        let is_name = name.starts_with(|c: char| c.is_ascii_lowercase()) && !TRANSLATED.contains(&name);
+        let of_it = |row: &str| row.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        if is_name && !section.rows.iter().any(|row| of_it(row.metric.field)) {
+            complaints.push(format!("{name} has no row"));
+        }
     }
+    (&raw const section.rows[0].metric, complaints)
 }
 
-fn visited() -> Vec<Subject> {
-    let mut subjects = Subjects::default();
-    visit_all(&status(), &[tenant()], &mut subjects);
-    subjects.0
-}
-
-/// The objects at `place` of `answer`.
-fn at<'v>(answer: &'v Value, place: &str) -> Vec<&'v Value> {
-    place.split('.').fold(vec![answer], |at, step| match step.strip_suffix("[]") {
-        Some(step) => at.into_iter().flat_map(|value| value[step].as_array().into_iter().flatten()).collect(),
-        None => at.into_iter().map(|value| &value[step]).collect(),
-    })
-}
-
-/// Planted breaks: a queue's longest wait reads the sum of all; a row names another field; a row of a list names none.
-/// All red.
+/// Planted breaks: a queue's longest wait reads the sum of all; a row names another field; a row of a list names none;
+/// no row for a cache's `bad_units`. All red.
 #[test]
-fn every_row_reads_the_field_that_it_names() {
-    let answer = json!({ "status": status(), "tenants": [tenant()] });
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    for Subject { place, readings, .. } in visited() {
-        let index = seen.entry(place).or_default();
-        let (all, mut subjects) = (super::all(), Vec::new());
-        let (places, _) =
-            all.iter().find(|(places, _)| places[0] == place).expect("a section that is in none of `all`");
-        places.iter().for_each(|place| subjects.extend(at(&answer, place)));
-        let subject = subjects[*index];
-        *index += 1;
-        for (metric, reading) in readings {
-            let field = metric.field.split('.').fold(subject, |value, name| &value[name]);
-            let read = match reading {
-                Reading::Absent if metric.kind == MetricKind::Plain => {
-                    assert!(!field.is_null(), "{place}: there is no {}", metric.field);
-                    continue;
-                }
-                Reading::Absent => Value::Null,
-                Reading::Flag(flag) => flag.into(),
-                // A list counts as many as it has.
-                Reading::Count(count) if field.is_array() => {
-                    assert_eq!(field.as_array().unwrap().len() as u64, count);
-                    continue;
-                }
-                Reading::Count(count) => count.into(),
-                Reading::Real(number) => number.into(),
-                Reading::Text(text) => text.into(),
-                Reading::Latencies(latencies) => serde_json::to_value(latencies).unwrap(),
-            };
-            assert_eq!(&read, field, "{place}: {}", metric.field);
-        }
-    }
-    let all: BTreeSet<&str> = super::all().iter().map(|(places, _)| places[0]).collect();
-    let lists = BTreeSet::from(["caches[]", "pools[]"]);
-    assert_eq!(&all - &seen.keys().copied().collect(), lists, "the rest of them is visited");
+fn every_row_reads_the_field_that_it_names_and_every_field_of_a_status_has_a_row() {
+    let states::State { status, pools, caches, tenants, .. } = everything();
+    let executor = status.executor.as_ref().unwrap();
+    let (device, volume) = (&status.devices[0], &status.devices[0].volumes[0]);
+    let cache = volume.cache.as_ref().unwrap();
+    let (sections, complaints): (BTreeSet<_>, Vec<_>) = [
+        complaints(&DAEMON, &status),
+        complaints(&EXECUTOR, executor),
+        complaints(&SERVICE_THREAD, &(executor.figures.threads[1], executor.figures.at)),
+        complaints(&QUEUE, &(Queue::Low, executor.figures.queues[1])),
+        complaints(&DEVICE, &status.devices[1]),
+        complaints(&EMULATION, device.emulation.as_ref().unwrap()),
+        complaints(&VOLUME, volume),
+        complaints(&READ_AHEAD, volume.read_ahead.as_ref().unwrap()),
+        complaints(&SERVED_VOLUME, &status.volumes[2]),
+        complaints(&WAY, &status.volumes[0].served_as[0]),
+        complaints(&CACHED_VOLUME, &caches[0]),
+        complaints(&CACHE, cache),
+        complaints(&CACHE_CLASS, &cache.classes[0]),
+        complaints(&CACHE_POOL, &cache.pools[0]),
+        complaints(&ACCOUNT, &device.accounts[1]),
+        complaints(&POOL, &pools[1]),
+        complaints(&LOSS, &status.losses[0]),
+        complaints(&TENANT, &tenants[0]),
+        complaints(&TENANT_CGROUP, &tenants[0].cgroups[0]),
+    ]
+    .into_iter()
+    .unzip();
+    assert_eq!(complaints.concat(), Vec::<String>::new());
+    let inside = rows().into_values().filter_map(|metric| metric.inside);
+    let all = inside.chain(ANSWERS.iter().map(|(_, rows)| *rows));
+    assert_eq!(all.map(|rows| std::ptr::from_ref(rows.metrics()[0])).collect::<BTreeSet<_>>(), sections);
 }
 
-/// Planted breaks: no row for a thread's `busy_ns`, for `allocation.weight`, for a cache's `bad_units`, for a list. All
-/// red.
+/// Rows make the answer, so fields without one are planted in it. Planted breaks: lists are not looked into, red; while
+/// serde made answers, no row for a thread's `busy_ns`, for `allocation.weight`, for a cache's `bad_units`, for a list,
+/// all red.
 #[test]
 fn every_field_of_an_answer_has_a_row() {
-    let status = serde_json::to_value(status()).unwrap();
-    let cache = &status["devices"][0]["volumes"][0]["cache"];
-    let allocation = &status["devices"][0]["accounts"][0]["allocation"];
-    let answer = json!({
-        "caches": [{ "volume": "db", "device": "disk0", "cache": cache }],
-        "pools": [{ "device": "disk0", "path": "web", "is_volume": false, "allocation": allocation }],
-        "volumes": status["volumes"], "tenants": [tenant()], "status": status,
-    });
+    let states::Answers { status, pools, volumes, caches, tenants } = everything().answers();
+    let answer = json!({ "status": status, "pools": pools, "volumes": volumes, "caches": caches, "tenants": tenants });
     assert_eq!(without_row(&answer), Vec::<String>::new());
     let with = |pointer: &str, value: Value| {
         let mut answer = answer.clone();
@@ -214,10 +163,9 @@ fn every_field_of_an_answer_has_a_row() {
 /// in `_count`, a row of a family without a part. All red.
 #[test]
 fn names_are_as_openmetrics_asks() {
-    let all = super::all();
-    let metrics = all.iter().flat_map(|(_, rows)| rows.iter().copied());
     let mut families: BTreeMap<&str, Vec<&Metric>> = BTreeMap::new();
-    for metric in metrics.filter(|metric| metric.kind != MetricKind::Plain) {
+    let once: BTreeMap<_, _> = rows().into_values().map(|metric| (std::ptr::from_ref(metric), metric)).collect();
+    for metric in once.into_values().filter(|metric| metric.kind != MetricKind::Plain) {
         assert_eq!(complaint(metric), None, "{}", metric.name);
         if metric.kind != MetricKind::Label {
             families.entry(metric.name.trim_end_matches("_total")).or_default().push(metric);
@@ -257,7 +205,8 @@ fn complaint(metric: &Metric) -> Option<String> {
 
 #[test]
 fn planted_names_are_refused() {
-    let of = |name, kind, unit| complaint(&Metric { field: "", name, part: None, kind, unit, help: "" });
+    let of =
+        |name, kind, unit| complaint(&Metric { name, kind, ..plain::<()>("", unit, "", |()| Reading::Absent).metric });
     let (counter, gauge) = (MetricKind::Counter, MetricKind::Gauge);
     assert_eq!(of("busy_seconds_total", counter, Unit::Nanoseconds), None);
     assert_eq!(of("dirty_bytes", gauge, Unit::Blocks), None);
@@ -284,18 +233,18 @@ fn planted_names_are_refused() {
 #[test]
 fn no_two_samples_have_the_same_name_and_labels() {
     let mut samples = BTreeSet::new();
-    for Subject { labels, readings, .. } in visited() {
-        let metrics = readings.iter().filter(|(metric, _)| {
-            matches!(metric.kind, MetricKind::Counter | MetricKind::Gauge | MetricKind::Histogram)
-        });
-        for (metric, _) in metrics {
+    let mut see = |metric: &'static Metric, labels: &super::walk::Labels, _: &Reading| {
+        if matches!(metric.kind, MetricKind::Counter | MetricKind::Gauge | MetricKind::Histogram) {
             let part = metric.part.map(|part| (part.label, part.value.to_owned()));
             let labels: Vec<_> = labels.iter().cloned().chain(part).collect();
             let names: BTreeSet<&str> = labels.iter().map(|(name, _)| *name).collect();
             assert_eq!(names.len(), labels.len(), "{}: a label stands there twice: {labels:?}", metric.name);
             assert!(samples.insert((metric.name, labels.clone())), "{}{labels:?} is there twice", metric.name);
         }
-    }
+    };
+    let states::Answers { status, tenants, .. } = everything().answers();
+    walk(&DAEMON, &status, &Vec::new(), &mut see);
+    tenants.items().iter().for_each(|tenant| walk(&TENANT, tenant, &Vec::new(), &mut see));
     let of = |name: &str, labels: &[(&'static str, &str)]| {
         samples.contains(&(name, labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect::<Vec<_>>()))
     };
@@ -303,18 +252,43 @@ fn no_two_samples_have_the_same_name_and_labels() {
     let read = [("device", "disk0"), ("account", "web/db"), ("operation", "read")];
     assert!(of("request_duration_seconds", &read));
     assert!(of("cache_dirty_bytes", &[("device", "disk0"), ("volume", "db"), ("cache", "ssd")]));
-    assert!(of("lost_total", &[("volume", "db"), ("kind", "event")]));
-    assert!(of("tenant_processes", &[("volume", "db"), ("account", "web/db/run#1")]));
+    assert!(of("lost_total", &[("volume", "slow"), ("kind", "event")]));
+    assert!(of("tenant_processes", &[("volume", "slow"), ("account", "web/slow/run#1")]));
     assert!(of("executor_busy_seconds_total", &[("thread", "0")]));
+}
+
+/// Planted breaks: a row without help; a counter of nanoseconds whose row says that it has no unit. Both red.
+#[test]
+fn every_row_has_its_help_and_the_unit_that_its_field_ends_with() {
+    let ends: &[(&str, Unit)] = &[
+        ("_ns", Unit::Nanoseconds),
+        ("_bytes", Unit::Bytes),
+        ("units", Unit::Blocks),
+        ("_percent", Unit::Percent),
+        ("runs_per_second", Unit::RunsPerSecond),
+        ("bytes_per_second", Unit::BytesPerSecond),
+    ];
+    let unit_of = |field: &str| {
+        let parts = ["_max", "_p99", "_bound", "_since_open"];
+        let stem = parts.iter().fold(field, |field, part| field.strip_suffix(part).unwrap_or(field));
+        ends.iter().find(|(end, _)| stem.ends_with(end)).map(|(_, unit)| *unit)
+    };
+    let is_wrong = |metric: &Metric| {
+        metric.help.is_empty() != metric.inside.is_some()
+            || unit_of(metric.field).is_some_and(|unit| unit != metric.unit)
+    };
+    let wrong = rows().into_iter().filter(|(_, metric)| is_wrong(metric)).map(|(place, _)| place);
+    assert_eq!(wrong.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 /// Planted breaks: a median shows what 99 of 100 keep; latencies of no requests are 0. Both red.
 #[test]
 fn tables_have_the_columns_of_the_rows() {
-    let mut status = status();
-    let account = &mut status.devices[0].accounts[0];
+    let mut status = everything().status;
+    let account = &mut status.devices[0].accounts[1];
     account.flush_latency = plimsoll_engine::LatencyStatus::default();
-    let table = ACCOUNT.table(status.devices[0].accounts.iter()).to_string();
+    let accounts = [ACCOUNT.object(account)];
+    let table = (&ACCOUNT as &dyn Rows).table(&accounts).to_string();
     let lines: Vec<Vec<&str>> =
         table.lines().map(|line| line.split("  ").filter(|cell| !cell.is_empty()).collect()).collect();
     let heading = [
@@ -335,24 +309,25 @@ fn tables_have_the_columns_of_the_rows() {
     ];
     let cells = |line: &[&str]| line.iter().map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     assert_eq!(cells(&lines[0]), heading);
-    let account = &status.devices[0].accounts[0];
+    let account = &status.devices[0].accounts[1];
+    let time = |nanoseconds| plimsoll_core::Span::from_nanos(nanoseconds).to_string();
     let shown = cells(&lines[1]);
-    assert_eq!(shown[..4], ["web/db", "pool", "30%", "9 runs/s"], "{table}");
+    assert_eq!(shown[..4], ["web", "pool", "10.1 MB/s", "20 MB/s"], "{table}");
     assert_eq!(
         shown[6..9],
-        [account.queued.to_string(), account.in_flight.to_string(), format!("{} ns", account.read_latency.p50_ns)]
+        [account.queued.to_string(), account.in_flight.to_string(), time(account.read_latency.p50_ns)]
     );
     assert_eq!(
         shown[9..],
         [
-            format!("{} ns", account.read_latency.p99_ns),
-            format!("{} ns", account.write_latency.p50_ns),
-            format!("{} ns", account.write_latency.p99_ns),
+            time(account.read_latency.p99_ns),
+            time(account.write_latency.p50_ns),
+            time(account.write_latency.p99_ns),
             "-".to_owned(),
             account.failed.to_string(),
         ]
     );
-    let volumes = SERVED_VOLUME.table(&status.volumes).to_string();
-    assert!(volumes.starts_with("volume  account  device   size"), "{volumes}");
-    assert!(volumes.contains("memory, read-only  NBD export \"db\" on unix:/run/nbd.sock"), "{volumes}");
+    let volumes = super::text::volumes(&SERVED_VOLUME.list(&status.volumes));
+    assert!(volumes.starts_with("volume  account   device      size"), "{volumes}");
+    assert!(volumes.contains("memory, compressed          NBD export \"db\" on unix:/run/nbd.sock"), "{volumes}");
 }

@@ -1,87 +1,26 @@
-//! Goes through all subjects of a daemon's status, as `/metrics`, charts and tests do.
+//! Goes through all subjects of an answer, as `/metrics`, charts and tests do.
 
-use super::accounts::ACCOUNT;
-use super::caches::{CACHE, CACHE_CLASS, CACHE_POOL, ClassInCache};
-use super::devices::{DAEMON, DEVICE, EMULATION};
-use super::executor::{EXECUTOR, QUEUE, SERVICE_THREAD};
-use super::section::Section;
-use super::tenants::{LOSS, TENANT};
-use super::volumes::{READ_AHEAD, SERVED_VOLUME, VOLUME, WAY};
-use crate::control::executor::ExecutorStatus;
-use crate::control::protocol::{DaemonStatus, TenantEntry};
-use plimsoll_engine::{CacheStatus, EngineStatus, VolumeStatus};
+use super::metric::{Metric, Rows};
+use super::reading::Reading;
 
 /// The labels of a subject, those of what it is in first.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// What is shown each subject.
-pub trait Visitor {
-    /// A subject, with the section that has its rows and the labels that its metrics have.
-    fn visit<S>(&mut self, section: &'static Section<S>, labels: &Labels, subject: &S);
-}
-
-/// Shows `visitor` every subject of `status` and of `tenants`: a device before its volumes and accounts, a volume
-/// before its cache.
-pub fn visit_all(status: &DaemonStatus, tenants: &[TenantEntry], visitor: &mut impl Visitor) {
-    let mut walk = Walk { visitor, labels: Labels::new() };
-    walk.enter(&DAEMON, status, |_| {});
-    status.executor.iter().for_each(|executor| walk.executor(executor));
-    status.devices.iter().for_each(|device| walk.device(device));
-    for volume in &status.volumes {
-        walk.enter(&SERVED_VOLUME, volume, |walk| {
-            volume.served_as.iter().for_each(|way| walk.enter(&WAY, way, |_| {}));
-        });
-    }
-    status.losses.iter().for_each(|loss| walk.enter(&LOSS, loss, |_| {}));
-    tenants.iter().for_each(|tenant| walk.enter(&TENANT, tenant, |_| {}));
-}
-
-struct Walk<'v, V> {
-    visitor: &'v mut V,
-    labels: Labels,
-}
-
-impl<V: Visitor> Walk<'_, V> {
-    /// Shows a subject, and then what is in it.
-    fn enter<S>(&mut self, section: &'static Section<S>, subject: &S, inside: impl FnOnce(&mut Self)) {
-        let outside = self.labels.len();
-        self.labels.extend(section.labels(subject));
-        self.visitor.visit(section, &self.labels, subject);
-        inside(self);
-        self.labels.truncate(outside);
-    }
-
-    fn executor(&mut self, executor: &ExecutorStatus) {
-        self.enter(&EXECUTOR, executor, |_| {});
-        for (number, thread) in executor.threads.iter().enumerate() {
-            // JSON has the threads by number.
-            self.labels.push(("thread", number.to_string()));
-            self.enter(&SERVICE_THREAD, thread, |_| {});
-            self.labels.pop();
+/// Shows `see` each field of `subject`, of which `rows` are, and of what is in it, with the labels that its metrics
+/// have: those of `outside` first.
+pub fn walk(
+    rows: &'static dyn Rows,
+    subject: &Reading,
+    outside: &Labels,
+    see: &mut dyn FnMut(&'static Metric, &Labels, &Reading),
+) {
+    let labels = [outside.clone(), rows.labels(subject)].concat();
+    for metric in rows.metrics() {
+        see(metric, &labels, subject.at(metric.field));
+        for (number, below) in subject.subjects(metric.field).iter().enumerate() {
+            let Some(inside) = metric.inside else { break };
+            let number = (!metric.name.is_empty()).then(|| (metric.name, number.to_string()));
+            walk(inside, below, &labels.iter().cloned().chain(number).collect(), see);
         }
-        executor.queues.iter().for_each(|queue| self.enter(&QUEUE, queue, |_| {}));
-    }
-
-    fn device(&mut self, device: &EngineStatus) {
-        self.enter(&DEVICE, device, |walk| {
-            device.emulation.iter().for_each(|emulation| walk.enter(&EMULATION, emulation, |_| {}));
-            device.volumes.iter().for_each(|volume| walk.volume(volume));
-            device.accounts.iter().for_each(|account| walk.enter(&ACCOUNT, account, |_| {}));
-        });
-    }
-
-    fn volume(&mut self, volume: &VolumeStatus) {
-        self.enter(&VOLUME, volume, |walk| {
-            volume.cache.iter().for_each(|cache| walk.cache(cache));
-            volume.read_ahead.iter().for_each(|ahead| walk.enter(&READ_AHEAD, ahead, |_| {}));
-        });
-    }
-
-    fn cache(&mut self, cache: &CacheStatus) {
-        self.enter(&CACHE, cache, |walk| {
-            cache.emulation.iter().for_each(|emulation| walk.enter(&EMULATION, emulation, |_| {}));
-            ClassInCache::of(cache).iter().for_each(|class| walk.enter(&CACHE_CLASS, class, |_| {}));
-            cache.pools.iter().for_each(|pool| walk.enter(&CACHE_POOL, pool, |_| {}));
-        });
     }
 }

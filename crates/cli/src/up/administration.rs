@@ -9,16 +9,21 @@ use super::promises;
 use super::refusal::Refusal;
 use super::served::{ServedDevice, ServedDisk};
 use super::tenants::Tenants;
-use crate::config::{Configuration, Volume as VolumeSection, door};
+use crate::config::{Configuration, Volume as VolumeSection};
 use crate::control::protocol::{
     Change, DaemonStatus, ExecutorStatus, PoolStatus, Request, Response, ServedAs, SessionEntry, VolumeEntry,
 };
 use crate::control::recording::RecordingAnswer;
 use crate::control::server::Answer;
+use crate::metrics::accounts::POOL;
+use crate::metrics::caches::CACHED_VOLUME;
+use crate::metrics::devices::DAEMON;
+use crate::metrics::tenants::TENANT;
+use crate::metrics::volumes::SERVED_VOLUME;
 use plimsoll_core::Allocation;
 use plimsoll_core::account::{AccountError, AccountKind};
 use plimsoll_engine::{EngineError, EngineStatus, RECORDER_EVENTS_DEFAULT};
-use plimsoll_serve::registry::{Entry, Reach, front_ends};
+use plimsoll_serve::registry::{Entry, Reach, front_ends, with_sockets};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -34,7 +39,7 @@ pub(super) struct Administration {
     doors: Arc<OpenDoors>,
     caches: Caches,
     stop: Sender<()>,
-    /// Held while something is looked up and then changed, so that two clients do not undo each other's change.
+    /// Held from a look-up to the change that follows, so that two clients do not undo each other's change.
     changing: Mutex<()>,
 }
 
@@ -68,7 +73,9 @@ impl Administration {
     pub(super) fn answer(&self, request: Request) -> Answer {
         // These may take long, and have a lock of their own.
         let cached = match &request {
-            Request::CacheList {} => Some(self.caches.list().map(Response::Caches)),
+            Request::CacheList {} => {
+                Some(self.caches.list().map(|caches| Response::Caches(CACHED_VOLUME.list(caches))))
+            }
             Request::CacheFlush { volume } => Some(self.caches.flush(volume)),
             Request::CacheAttach { volume, cache, make } => Some(self.caches.attach(volume, cache, *make)),
             Request::CacheDetach { volume, lost } => Some(self.caches.detach(volume, *lost)),
@@ -85,10 +92,13 @@ impl Administration {
     fn answer_at_once(&self, request: Request) -> Answer {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = match request {
-            Request::Status {} => self.status().map(Response::Status),
-            Request::PoolList {} => self.pools().map(Response::Pools),
-            Request::Tenants {} => self.tenants.list().map(Response::Tenants).map_err(Refusal::Failed),
-            Request::VolumeList {} => self.volumes().map(Response::Volumes),
+            Request::Status {} => self.status().map(|status| Response::Status(DAEMON.object(&status))),
+            Request::PoolList {} => self.pools().map(|pools| Response::Pools(POOL.list(pools))),
+            Request::Tenants {} => {
+                let tenants = self.tenants.list().map_err(Refusal::Failed);
+                tenants.map(|tenants| Response::Tenants(TENANT.list(tenants)))
+            }
+            Request::VolumeList {} => self.volumes().map(|volumes| Response::Volumes(SERVED_VOLUME.list(volumes))),
             Request::PoolAdd { pool, device, change } => self.pool_add(&pool, device.as_deref(), change),
             Request::PoolSet { pool, change } => self.pool_set(&pool, change),
             Request::PoolRemove { pool } => self.pool_remove(&pool),
@@ -131,10 +141,10 @@ impl Administration {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             process: std::process::id(),
             configuration: self.configuration.file.clone(),
-            executor: self
-                .executor
-                .as_ref()
-                .map(|executor| Box::new(ExecutorStatus::new(self.configuration.executor.policy, &executor.figures()))),
+            executor: self.executor.as_ref().map(|executor| ExecutorStatus {
+                policy: self.configuration.executor.policy,
+                figures: executor.figures(),
+            }),
             devices: self.shown_engines()?,
             volumes: self.volumes()?,
             losses: self.tenants.losses(),
@@ -145,8 +155,8 @@ impl Administration {
         self.devices.iter().map(|device| device.engine.status().map_err(Refusal::from)).collect()
     }
 
-    /// The same for readers: what an application has opened is a session to them, and its connections are sessions in
-    /// it. The engine has a pool for it, because it has members.
+    /// The same for readers. A session that an application opened is a session, and its connections are sessions in it.
+    /// The engine has a pool for it, because it has members.
     fn shown_engines(&self) -> Result<Vec<EngineStatus>, Refusal> {
         let mut engines = self.engines()?;
         let accounts = engines.iter_mut().flat_map(|engine| &mut engine.accounts);
@@ -191,8 +201,8 @@ impl Administration {
                 start_bytes: volume.start_bytes,
                 is_read_only: volume.is_read_only,
                 content: volume.backing.to_string(),
-                export: volume.export.as_ref().map(|export| export.name.clone()),
-                target: volume.iscsi.as_ref().map(|target| target.name.clone()),
+                export: volume.door("nbd").map(|export| export.name.clone()),
+                target: volume.door("iscsi").map(|target| target.name.clone()),
                 block_device: disk.and_then(|disk| disk.block_device.clone()),
                 mount_point: file_system.map(|file_system| file_system.target.clone()),
                 served_as: self.served_as(volume),
@@ -206,8 +216,8 @@ impl Administration {
     fn served_as(&self, volume: &VolumeSection) -> Vec<ServedAs> {
         let ways = |entry: &Entry| match &entry.reach {
             Reach::Sockets(_) => {
-                let own = door(volume, entry.section);
-                own.map(|own| self.doors.ways(entry.name, own.name)).unwrap_or_default()
+                let own = volume.door(entry.section);
+                own.map(|own| self.doors.ways(entry.name, &own.name)).unwrap_or_default()
             }
             Reach::Kernel => {
                 let disk = self.disks.iter().find(|disk| disk.volume == volume.name);
@@ -228,8 +238,7 @@ impl Administration {
         Err(Refusal::NotFound(format!("there is no pool {path:?}; plimsoll pool list shows what there is")))
     }
 
-    /// Whether there is a session at `path`: one that an application has opened, or a connection's, mount's or
-    /// tenant's.
+    /// Whether there is a session at `path`: an application's, a connection's, a mount's or a tenant's.
     fn is_session(&self, path: &str) -> Result<bool, Refusal> {
         for device in &self.devices {
             if device.engine.account(path)?.is_some_and(|account| account.kind == AccountKind::Session) {
@@ -290,8 +299,8 @@ impl Administration {
             Refusal::NotFound(format!("there is no volume {volume:?}; plimsoll volume list shows what there is"))
         })?;
         let own = front_ends().iter().find_map(|entry| {
-            let own = door(section, entry.section)?;
-            Some(DoorName { front_end: entry.name, name: own.name.to_owned() })
+            let own = section.door(entry.section)?;
+            Some(DoorName { front_end: entry.name, name: own.name.clone() })
         });
         let door = own.ok_or_else(|| Refusal::NotFound(no_door(volume)))?;
         let account = format!("{}/{name}", self.configuration.volume_path(section));
@@ -332,11 +341,11 @@ impl Administration {
     }
 }
 
-/// That a volume has no door for a session, and which volumes have one.
+/// The refusal that a volume has no door for a session, with the volumes that have one.
 fn no_door(volume: &str) -> String {
-    let ways = front_ends().iter().filter_map(|entry| Some((entry, entry.sockets()?.door)));
-    let missing: Vec<String> = ways.clone().map(|(entry, door)| format!("no {} {door}", entry.title)).collect();
-    let allowed: Vec<&str> = ways.map(|(entry, _)| entry.section).collect();
+    let missing = with_sockets().map(|(entry, sockets)| format!("no {} {}", entry.title, sockets.words.door));
+    let (missing, allowed): (Vec<String>, Vec<&str>) =
+        (missing.collect(), with_sockets().map(|(entry, _)| entry.section).collect());
     let (missing, allowed) = (missing.join(" and "), allowed.join(" or "));
     format!(
         "volume {volume} has {missing} for a session, allowed are volumes with {allowed}; plimsoll run is for processes"

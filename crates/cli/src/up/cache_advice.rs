@@ -1,4 +1,4 @@
-//! What is said where a volume's cache is not found as the configuration has it, and what can be done about that.
+//! Advice if a volume's cache is not as the configuration says.
 
 use super::plan;
 use crate::config::{Cache, Configuration, Volume};
@@ -8,8 +8,8 @@ use plimsoll_engine::cache::{CacheError, CacheNote};
 use plimsoll_engine::notes::{DamagedNote, Notes};
 use std::io::{self, ErrorKind};
 
-/// What is noted of a volume's cache. If it may, it first finishes what a daemon that was killed had begun: a cache
-/// with everything on the slow device was about to leave, and it has no note any more.
+/// What is noted of a volume's cache. If it may, it first finishes the work of a killed daemon. Such a cache, with
+/// everything on the slow device, was about to be given up, and has no note any more.
 pub(super) fn noted(
     configuration: &Configuration,
     volume: &backend::Volume,
@@ -24,7 +24,8 @@ pub(super) fn noted(
             tracing::warn!(
                 volume,
                 cache,
-                "a daemon ended while it gave the cache up: everything is on the slow device, and the cache is gone now"
+                "an earlier daemon ended while it gave the cache up: everything is on the slow device, and the cache \
+                 is removed now"
             );
             Ok(None)
         }
@@ -46,25 +47,24 @@ pub(super) fn why_not_without(
         Err(error) if DamagedNote::behind(&error).is_some() => {
             let name = &section.name;
             return Some(format!(
-                "{at}: got none, and {error}: what is newest may be only in its cache, and no whole note says which that is (to serve it: \
-                 put cache = NAME into the section, then plimsoll cache adopt {file} NAME; to do without it, and lose what only that cache \
-                 has: plimsoll cache forget {file} {name})"
+                "{at}: got none, and {error}: the newest data may be only in its cache, and no whole note names that \
+                 cache (to serve the volume: put cache = NAME into the section, then plimsoll cache adopt {file} NAME; to do without the cache, and lose its dirty data: plimsoll cache forget {file} {name})"
             ));
         }
-        Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
+        Err(error) => return Some(format!("{at}: cannot find out whether the volume has a cache: {error}")),
     };
     if let Some(why) = note.why_not_of(&section.name) {
         return Some(format!("{at}: {why}"));
     }
     let (name, path) = (&note.cache, note.path.display());
     Some(format!(
-        "{at}: got none, allowed {name:?} on {path}, which was not detached: what is newest may be only there (to serve \
-         it: put cache = {name:?} into the section; to do without it: plimsoll cache forget {file} {})",
+        "{at}: got none, allowed {name:?} on {path}, which was not detached: the newest data may be only there (to \
+         serve the volume: put cache = {name:?} into the section; to do without the cache: plimsoll cache forget {file} {})",
         section.name
     ))
 }
 
-/// Why a file is not served that was copied or moved from one with a cache: what is newest may be in that cache only.
+/// Why a copied or moved file of a volume with a cache is not served: the newest data may be in that cache only.
 fn why_not_a_copy(
     at: &str,
     configuration: &Configuration,
@@ -73,17 +73,16 @@ fn why_not_a_copy(
 ) -> Option<String> {
     let note = match Notes::of_its_original::<CacheNote>(volume.config()) {
         Ok(note) => note?,
-        Err(error) => return Some(format!("{at}: cannot tell whether it has one: {error}")),
+        Err(error) => return Some(format!("{at}: cannot find out whether the volume has a cache: {error}")),
     };
     let (name, cache, path, file) = (&section.name, &note.cache, note.path.display(), configuration.file.display());
     Some(format!(
-        "{at}: got none, and its file was copied or moved from one that has the cache {cache:?} on {path}: what is newest may be only \
-         there, allowed a copy that was made after plimsoll cache detach (if it was moved: put cache = {cache:?} into the section, then \
-         plimsoll cache adopt {file} {cache} --moved; to serve it as it is: plimsoll cache forget {file} {name})",
+        "{at}: got none, and its file was copied or moved from one that has the cache {cache:?} on {path}: the newest \
+         data may be only there, allowed a copy that was made after plimsoll cache detach (if the file was moved: put cache = {cache:?} into the section, then plimsoll cache adopt {file} {cache} --moved; to serve the file as it is: plimsoll cache forget {file} {name})",
     ))
 }
 
-/// There is no cache on the device, and none is noted of the volume: it was detached, or never made.
+/// There is no cache on the device, and no note says that the volume has one: it was detached, or never made.
 pub(super) fn none_is_known(
     configuration: &Configuration,
     section: &Volume,
@@ -92,15 +91,15 @@ pub(super) fn none_is_known(
 ) -> String {
     let (file, line) = (configuration.file.display(), section.place.line_of("cache"));
     format!(
-        "{error}, and volume {} has none: it was detached or never made; to make one: plimsoll cache make {file} {}; to do without: \
-         take {} out of line {line}",
+        "{error}, and volume {} has no cache: it was detached or never made; to make one: plimsoll cache make {file} \
+         {}; to do without: take {} out of line {line}",
         section.name,
         cache.name,
         section.place.dotted("cache")
     )
 }
 
-/// An error, and what can be done about the cache of the volume that `config` describes.
+/// An error, with advice for the cache of the volume of `config`.
 pub(super) fn with_advice(
     configuration: &Configuration,
     cache: &Cache,
@@ -109,7 +108,7 @@ pub(super) fn with_advice(
 ) -> String {
     let command = |what: &str| format!("plimsoll cache {what} {} {}", configuration.file.display(), cache.name);
     let make = command("make");
-    let lost = "if there was one, what only it had is lost";
+    let lost = "if there was a cache, its dirty data is lost";
     // A note that cannot be read may be one.
     let note = plan::notes(configuration).get::<CacheNote>(config);
     let is_noted = !matches!(note, Ok(None));
@@ -123,21 +122,21 @@ pub(super) fn with_advice(
             let note = note.ok().flatten().expect("it was just there");
             let (volume, name, path) = (&config.name, &note.cache, note.path.display());
             format!(
-                "{error}; volume {volume} has the cache {name:?} on {path}, which was not detached: put that into the configuration (to \
-                 do without it, and lose what only it has: plimsoll cache forget {} {volume})",
+                "{error}; volume {volume} has the cache {name:?} on {path}, which was not detached: put that into the \
+                 configuration (to do without that cache, and lose its dirty data: plimsoll cache forget {} {volume})",
                 configuration.file.display()
             )
         }
         CacheError::System { action: "open", source, .. } if source.kind() == ErrorKind::NotFound => {
             let (replace, lost) =
-                if is_noted { (" --replace", " (what only the old one had is lost)") } else { ("", "") };
+                if is_noted { (" --replace", " (the old cache's dirty data is lost)") } else { ("", "") };
             format!("{error}; to make one: {make}{replace}{lost}")
         }
         CacheError::ReadOnlyDevice { .. } | CacheError::System { action: "open", .. } if is_noted => {
             let (file, volume) = (configuration.file.display(), &config.name);
             format!(
-                "{error}; if it can be read and not written: plimsoll cache rescue {file} {volume} copies what only it has, and \
-                 plimsoll cache forget {file} {volume} gives it up then"
+                "{error}; if it can be read and not written: plimsoll cache rescue {file} {volume} copies its dirty \
+                 data, and then plimsoll cache forget {file} {volume} gives it up"
             )
         }
         CacheError::Open { source: OpenError::NoCache, .. } => {
@@ -145,20 +144,24 @@ pub(super) fn with_advice(
             format!("{error}; to make one: {make}{replace} ({lost})")
         }
         CacheError::Unnoted { .. } => format!(
-            "{error}; if it has not: {} while no daemon runs; otherwise: {make} --replace (what only it had is lost)",
+            "{error}; if it has not: {} while no daemon runs; otherwise: {make} --replace (the cache's dirty data is \
+             lost)",
             command("adopt")
         ),
         CacheError::NoteDamaged { names_another, .. } => {
             format!("{error}; {}", how_to_note(configuration, config, &command("adopt"), *names_another))
         }
         CacheError::OtherContent { .. } => {
-            format!("{error}; if it is the same, with another content: {} while no daemon runs", command("adopt"))
+            format!("{error}; if it is the same device with other content: {} while no daemon runs", command("adopt"))
         }
         CacheError::GivenUp { .. } => {
-            format!("{error}; to make another in its place: {make} --replace (what is there is lost)")
+            format!("{error}; to make a new cache in its place: {make} --replace (the old content is lost)")
         }
         CacheError::Older { .. } => {
-            format!("{error}; to make another in its place: {make} --replace (what only the newer one has is lost)")
+            format!(
+                "{error}; to make a new cache in its place: {make} --replace (the dirty data of the newer copy is \
+                     lost)"
+            )
         }
         CacheError::Open { source: OpenError::Damaged { .. }, .. } => {
             format!("{error}; {}", how_to_accept(configuration, cache))
@@ -170,66 +173,68 @@ pub(super) fn with_advice(
         CacheError::Open { source: OpenError::OtherStore, .. } => {
             let adopt = how_to_join(config, &note, &command("adopt"));
             format!(
-                "{error}; {adopt}to make another in its place: {make} --replace (what only that store's cache has is lost)"
+                "{error}; {adopt}to make a new cache in its place: {make} --replace (the dirty data of that other \
+                 volume is lost)"
             )
         }
         CacheError::Open { source: OpenError::NoSuperblock | OpenError::Spent, .. } => {
-            format!("{error}; to make another in its place: {make} --replace ({lost})")
+            format!("{error}; to make a new cache in its place: {make} --replace ({lost})")
         }
         error => error.to_string(),
     }
 }
 
-/// What goes on where no copy of a note is whole.
+/// Advice if no copy of a note is whole.
 fn how_to_note(configuration: &Configuration, config: &VolumeConfig, adopt: &str, names_another: bool) -> String {
     let (file, volume) = (configuration.file.display(), &config.name);
-    let lost = format!("to do without, and lose what only its cache has: plimsoll cache forget {file} {volume}");
+    let lost = format!("to do without its cache, and lose the dirty data: plimsoll cache forget {file} {volume}");
     match names_another {
-        true => format!("what is left of the note names another cache ({lost})"),
-        false => format!("if that is its cache: {adopt} while no daemon runs ({lost})"),
+        true => format!("the readable part of the note names another cache ({lost})"),
+        false => format!("if that is the volume's cache: {adopt} while no daemon runs ({lost})"),
     }
 }
 
-/// What joins a cache and a store that has another name than before; empty where no note came along with it.
+/// Advice to adopt a cache for a store under another name; empty without a note of the store.
 fn how_to_join(config: &VolumeConfig, note: &io::Result<Option<CacheNote>>, adopt: &str) -> String {
     let is_moved = Notes::of_its_original::<CacheNote>(config).is_ok_and(|note| note.is_some());
     match is_moved || note.as_ref().is_ok_and(Option::is_some) {
         true => format!(
-            "if the slow file was moved here, or was reached through a loop device before and is not now (or the other way round), and \
-             was not written since: {adopt} --moved while no daemon runs; "
+            "if the slow file was moved here, or its loop device came or went, and the file was not written since: \
+             {adopt} --moved while no daemon runs; "
         ),
         false => String::new(),
     }
 }
 
-/// What accepts the losses of a damaged cache, and what is known of when it was written.
+/// Advice to accept the losses of a damaged cache, and the known age of the lost data.
 fn how_to_accept(configuration: &Configuration, cache: &Cache) -> String {
     let (file, place) = (configuration.file.display(), &cache.place);
     let written = match cache.settings.dirty_age {
         Some(age) => format!(
-            "all of that was written in the last {age} before the daemon ended, if the slow device kept up (dirty_age)"
+            "all of this data was written in the last {age} before the daemon ended, if the slow device kept up \
+             (dirty_age)"
         ),
-        None => "when that was written is not recorded".to_owned(),
+        None => "the time at which this data was written is not recorded".to_owned(),
     };
     format!(
-        "{written}; to accept it: put accept_losses = true into {} ({file}:{}), then plimsoll up {file} (a copy of {} made before that keeps \
-         what is there)",
+        "{written}; to accept the loss: put accept_losses = true into {} ({file}:{}), then plimsoll up {file} (a copy \
+         of {} made before that keeps its content)",
         place.path,
         place.line,
         cache.settings.path.display()
     )
 }
 
-/// What to do with a volume that got another size while its cache was not detached.
+/// Advice for a volume with another size, although its cache was not detached.
 fn how_to_resize(configuration: &Configuration, config: &VolumeConfig, was_blocks: u64, is_blocks: u64) -> String {
     let (file, volume) = (configuration.file.display(), &config.name);
     let was_bytes = was_blocks * plimsoll_cache::store::BLOCK_BYTES as u64;
     let longer = match is_blocks > was_blocks {
         true => String::new(),
-        false => format!(" (a file that was cut off: truncate -s {was_bytes} first)"),
+        false => format!(" (a file that was truncated: truncate -s {was_bytes} first)"),
     };
     format!(
-        "nothing is lost: put size = \"{was_bytes} B\" back into volume.{volume}; the file or device may stay longer{longer}; then plimsoll \
-         up {file}, plimsoll cache detach {volume}, and only then another size, and plimsoll cache make {file} for it"
+        "nothing is lost: put size = \"{was_bytes} B\" back into volume.{volume}; the file or device may stay \
+         longer{longer}; then plimsoll up {file}, plimsoll cache detach {volume}, and only then change the size, and plimsoll cache make {file}"
     )
 }

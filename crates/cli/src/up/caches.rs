@@ -4,6 +4,7 @@ use super::cache_advice::{none_is_known, noted, why_not_without, with_advice};
 use super::plan;
 use super::refusal::Refusal;
 use super::served::ServedDevice;
+use super::unserved;
 use crate::config::{Cache, Configuration, Volume, named_scheme, semantics_names, semantics_of};
 use crate::control::protocol::{CacheChange, CacheEntry, Response};
 use crate::outcome::Failure;
@@ -24,7 +25,7 @@ const BLOCK_BYTES: u64 = plimsoll_cache::store::BLOCK_BYTES as u64;
 /// Blocks that are named when they are lost.
 const NAMED_MAX: usize = 10;
 
-/// Finds the caches that the configuration gives to volumes, or says everything that is wrong with all of them.
+/// Finds the caches that the configuration gives to volumes, or reports all that is wrong with them.
 pub(super) fn find(
     configuration: &Configuration,
     volumes: &[backend::Volume],
@@ -33,7 +34,7 @@ pub(super) fn find(
     for (section, volume) in configuration.volumes.iter().zip(volumes) {
         let Some(cache) = section.cache.as_deref().and_then(|name| configuration.cache(name)) else {
             found.push(None);
-            problems.extend(why_not_without(configuration, section, volume));
+            problems.extend(why_not_without(configuration, section, volume).map(Failure::Failed));
             continue;
         };
         match FoundCache::find(cache.settings.clone(), volume) {
@@ -44,16 +45,24 @@ pub(super) fn find(
                 let is_none = matches!(error, CacheError::Open { source: OpenError::NoCache, .. });
                 let note = noted(configuration, volume, is_none);
                 let advice = match (&error, note) {
+                    (CacheError::InUse { path, by, .. }, _) => {
+                        let (got, allowed) = plan::in_use_words(path, by);
+                        problems.push(Failure::BadInput(format!("{file}:{line}: {key}: got {got}, allowed {allowed}")));
+                        continue;
+                    }
                     (CacheError::Open { source: OpenError::NoCache, .. }, Ok(None)) => {
                         none_is_known(configuration, section, cache, &error)
                     }
                     _ => with_advice(configuration, cache, volume.config(), &error),
                 };
-                problems.push(format!("{file}:{line}: {key}: {advice}"));
+                problems.push(Failure::Failed(format!("{file}:{line}: {key}: {advice}")));
             }
         }
     }
-    if problems.is_empty() { Ok(found) } else { Err(Failure::Failed(problems.join("\n"))) }
+    match Failure::of_all(problems) {
+        None => Ok(found),
+        Some(failure) => Err(failure),
+    }
 }
 
 /// What was found, in a line.
@@ -121,9 +130,15 @@ impl Caches {
         let _changing = self.lock();
         let (section, engine) = self.volume(volume)?;
         let cache = self.cache(cache)?;
-        let owner = self.list()?.into_iter().find(|entry| entry.cache.name == cache.name);
-        if let Some(owner) = owner {
-            return Err(Refusal::Invalid(format!("cache {} is that of volume {}", cache.name, owner.volume)));
+        // Before anything is made: a cache that is made gives up the one that the volume has.
+        for entry in self.list()? {
+            if entry.volume == volume {
+                let has = &entry.cache.name;
+                return Err(Refusal::Invalid(format!("volume {volume} has cache {has}, detach that first")));
+            }
+            if entry.cache.name == cache.name {
+                return Err(Refusal::Invalid(format!("cache {} is that of volume {}", cache.name, entry.volume)));
+            }
         }
         let found = self.found(engine, section, cache, cache.settings.clone(), makes)?;
         let mut line = found_line(volume, cache, &found.report);
@@ -131,14 +146,15 @@ impl Caches {
         if section.cache.as_deref() != Some(&cache.name) {
             let (file, place) = (self.configuration.file.display(), &section.place);
             line.push_str(&format!(
-                "; {file}:{} does not name it, and the next start refuses that: put cache = {:?} into it",
+                "; the next start refuses the volume, because {file}:{} does not name its cache: put cache = {:?} \
+                 into that section",
                 place.line, cache.name
             ));
         }
         Ok(Response::Done(line))
     }
 
-    /// Takes the cache of a volume away; what cannot be read of it may be lost, if that is said.
+    /// Detaches the cache of a volume. `may_lose` allows the loss of unreadable dirty data.
     pub(super) fn detach(&self, volume: &str, may_lose: bool) -> Result<Response, Refusal> {
         let _changing = self.lock();
         let (section, engine) = self.volume(volume)?;
@@ -146,8 +162,8 @@ impl Caches {
             let lost = ByteCount(engine.detach_cache_with_losses(volume)?);
             let path = self.configuration.file.display();
             return Ok(Response::Done(format!(
-                "volume {volume}: {lost} could not be read and are lost, all else is on the slow device, the cache is given up (take it \
-                 out of {path}, too)"
+                "volume {volume}: {lost} of dirty data could not be read and are lost, all other data is on the slow \
+                 device, the cache is given up (take it out of {path}, too)"
             )));
         }
         engine.detach_cache(volume)?;
@@ -156,7 +172,7 @@ impl Caches {
             let (file, place) = (self.configuration.file.display(), &section.place);
             let line = place.line_of("cache");
             done.push_str(&format!(
-                "; {file}:{line} still names it, and the next start refuses that: take {} out",
+                "; the next start refuses the volume, because {file}:{line} still names the cache: take {} out",
                 place.dotted("cache")
             ));
         }
@@ -178,7 +194,8 @@ impl Caches {
         made.and_then(|found| Ok(engine.attach_cache(volume, found)?)).map_err(|why| {
             let name = &cache.name;
             Refusal::Failed(format!(
-                "{why}; volume {volume} has no cache now, and everything is on the slow device (to put one before it again: \
+                "{why}; volume {volume} has no cache now, and everything is on the slow device (to put one before it \
+                 again: \
                  plimsoll cache attach {volume} {name} --make)"
             ))
         })?;
@@ -194,7 +211,7 @@ impl Caches {
         let (_, engine) = self.volume(volume)?;
         self.entry(volume)?;
         engine.change_cache(volume, changed(engine.cache_settings(volume)?, change)?)?;
-        Ok(Response::Done(format!("volume {volume}: its cache goes on, with all that is in it")))
+        Ok(Response::Done(format!("volume {volume}: its cache is changed, and keeps its content")))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
@@ -261,7 +278,7 @@ fn changed(mut settings: CacheSettings, change: &CacheChange) -> Result<CacheSet
     Ok(settings)
 }
 
-/// Forgets, while no daemon does, the cache that a volume had: it is served without what only that one has.
+/// Forgets the cache of a volume, if no daemon runs: the volume is served without the cache's dirty data.
 pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String, Failure> {
     let file = configuration.file.display();
     let section = configuration.volumes.iter().find(|volume| volume.name == name).ok_or_else(|| {
@@ -275,40 +292,47 @@ pub(crate) fn forget(configuration: &Configuration, name: &str) -> Result<String
         Err(error) if DamagedNote::behind(&error).is_some() => {
             plimsoll_engine::cache::forget_damaged_note(&notes, &volume).map_err(failed)?;
             return Ok(format!(
-                "volume {name}: is served as it is, and what only its cache had is lost; {error}, and it is taken away; WARNING: should a cache \
-                 of this volume come back that holds something, it is refused until plimsoll cache adopt"
+                "volume {name}: is served without its cache from now on, and the cache's dirty data is lost; {error}, \
+                 and the note is removed; WARNING: if a cache of this volume with content comes back, the daemon refuses it until plimsoll cache adopt"
             ));
         }
         forgotten => forgotten.map_err(failed)?,
     };
     match forgotten {
-        None => Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache"))),
+        None => unserved::forget(configuration, section).unwrap_or_else(|| {
+            Err(Failure::BadInput(format!("{place}: got one without a cache, allowed one that has a cache")))
+        }),
         Some((note, forgotten)) => {
             let (cache, path) = (&note.cache, note.path.display());
             let notes = configuration.daemon.notes_directory.display();
-            let refused = format!("should it come back, it is refused, as long as the notes in {notes} stand");
+            let refused = format!(
+                "if the cache comes back, the daemon refuses it as long as the notes in {notes} \
+                                   exist"
+            );
             let rest = match forgotten {
                 Forgotten::OnDevice => String::new(),
                 Forgotten::OfOriginal => {
                     return Ok(format!(
-                        "volume {name}: is served as it is; cache {cache} on {path} is that of the file it was copied or moved from, and stays"
+                        "volume {name}: is served without a cache from now on; cache {cache} on {path} belongs to the \
+                         file that this one was copied or moved from, and stays"
                     ));
                 }
                 Forgotten::OfMoved => {
                     return Ok(format!(
-                        "volume {name}: is served as it is; cache {cache} on {path} followed its slow file to another place, and stays with it"
+                        "volume {name}: is served without a cache from now on; cache {cache} on {path} followed its \
+                         slow file to another place, and stays with it"
                     ));
                 }
-                Forgotten::Elsewhere => format!("; WARNING: what is at {path} is not that cache; {refused}"),
+                Forgotten::Elsewhere => format!("; WARNING: {path} holds something else than that cache; {refused}"),
                 Forgotten::Unreadable => format!("; WARNING: its device cannot be opened or read; {refused}"),
             };
-            Ok(format!("volume {name}: cache {cache} on {path} is given up, and what only it had is lost{rest}"))
+            Ok(format!("volume {name}: cache {cache} on {path} is given up, and its dirty data is lost{rest}"))
         }
     }
 }
 
-/// Copies to the slow device of the volume called `name`, while no daemon serves it, what only its cache has; nothing
-/// is written to that.
+/// Copies the dirty data of a cache to the slow device of the volume called `name`, if no daemon serves it. Only reads
+/// the cache's device.
 pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String, Failure> {
     let file = configuration.file.display();
     let section = configuration.volumes.iter().find(|volume| volume.name == name).ok_or_else(|| {
@@ -319,7 +343,7 @@ pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String
     let cache = section.cache.as_deref().and_then(|cache| configuration.cache(cache)).ok_or_else(|| {
         Failure::BadInput(format!("{place}: got one without a cache, allowed one with cache = \"NAME\""))
     })?;
-    let opened = plan::open(configuration, section).map_err(Failure::Failed)?;
+    let opened = plan::open(configuration, section)?;
     let rescued = plimsoll_engine::cache::rescue(&cache.settings, &opened);
     let rescued = rescued.map_err(|error| {
         Failure::Failed(format!("{place}: {}", with_advice(configuration, cache, opened.config(), &error)))
@@ -346,22 +370,22 @@ pub(crate) fn rescue(configuration: &Configuration, name: &str) -> Result<String
 pub(crate) fn make(configuration: &Configuration, name: &str, replaces: bool) -> Result<String, Failure> {
     let (cache, volume) = cache_and_volume(configuration, name)?;
     // No cache is made for a missing volume, nor for a volume that a daemon serves.
-    let opened = plan::open(configuration, volume).map_err(Failure::Failed)?;
+    let opened = plan::open(configuration, volume)?;
     let made = plimsoll_engine::cache::make(&cache.settings, opened.config(), volume.size_bytes, replaces);
     let units = made.map_err(|error| failed(configuration, cache, &error.to_string()))?;
     let bytes = ByteCount(u64::from(units) << 12);
     Ok(format!("cache {name}: {bytes} on {} for volume {}", cache.settings.path.display(), volume.name))
 }
 
-/// Takes the administrator's word that the cache called `name` belongs to its volume, while no daemon runs; that the
-/// slow file was moved, if `is_moved`.
+/// Notes, on the administrator's word and if no daemon runs, that the cache called `name` belongs to its volume.
+/// `is_moved`: the slow file was moved.
 pub(crate) fn adopt(configuration: &Configuration, name: &str, is_moved: bool) -> Result<String, Failure> {
     let (cache, section) = cache_and_volume(configuration, name)?;
-    let opened = plan::open(configuration, section).map_err(Failure::Failed)?;
+    let opened = plan::open(configuration, section)?;
     let adopted = plimsoll_engine::cache::adopt(&cache.settings, &opened, is_moved);
     let advised = |error| failed(configuration, cache, &with_advice(configuration, cache, opened.config(), &error));
     let report = adopted.map_err(advised)?;
-    Ok(format!("{}; from now on it is noted that the volume has it", found_line(&section.name, cache, &report)))
+    Ok(format!("{}; a note now says that the volume has this cache", found_line(&section.name, cache, &report)))
 }
 
 fn failed(configuration: &Configuration, cache: &Cache, what: &str) -> Failure {

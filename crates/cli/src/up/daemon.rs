@@ -1,4 +1,4 @@
-//! Everything that runs while the daemon serves, in the order in which it is started and undone.
+//! Everything that runs while the daemon serves, in the order of start and end.
 //!
 //! ```text
 //!   start:  check  ->  lock, recover  ->  bind  ->  open volumes  ->  engines  ->  mounts  ->  front ends, control answer
@@ -45,7 +45,7 @@ pub(super) struct Daemon {
     listeners: Vec<Serving>,
     doors: Arc<OpenDoors>,
     attachments: Vec<Attachment>,
-    /// Let go of before what they stand above is detached: no process that uses a mount that has to go may be held.
+    /// Dropped before the devices beneath are detached: no process on a mount that goes away may be held.
     tenants: Tenants,
     /// Dropped before the mounts with the files it knows.
     classes: Option<ClassServer>,
@@ -67,7 +67,7 @@ struct Failures {
 }
 
 impl Failures {
-    /// The daemon ends when this engine fails: its volumes would answer nothing but errors for ever.
+    /// Ends the daemon when this engine fails: its volumes would answer errors for ever.
     fn watch(&self, device: &str, engine: &EngineHandle) {
         let (failures, device) = (self.clone(), device.to_owned());
         engine.when_it_fails(move |why| {
@@ -162,7 +162,10 @@ impl Daemon {
                 Err(problem) => problems.push(problem),
             }
         }
-        if problems.is_empty() { Ok(volumes) } else { Err(failed(problems.join("\n"))) }
+        match Failure::of_all(problems) {
+            None => Ok(volumes),
+            Some(failure) => Err(failure),
+        }
     }
 
     fn start_engines(&mut self, volumes: Vec<Volume>, caches: Vec<Option<FoundCache>>) -> Result<(), Failure> {
@@ -236,7 +239,7 @@ impl Daemon {
         Layouts::start(&self.configuration, infos, engine).map_err(failed)
     }
 
-    /// Puts stations above the disks that are not ours.
+    /// Starts stations above the observed disks.
     fn observe_all(&mut self) -> Result<(), Failure> {
         for device in &self.configuration.devices {
             let Some(path) = &device.observe else { continue };
@@ -367,8 +370,7 @@ impl Daemon {
         self.devices.clone()
     }
 
-    /// The volumes that only NBD clients and iSCSI initiators use: cutting those off loses nothing that was
-    /// acknowledged.
+    /// The volumes that only NBD clients and iSCSI initiators use. To cut those off loses no acknowledged write.
     pub(super) fn volumes_without_mounts(&self) -> Vec<String> {
         let volumes = self.configuration.volumes.iter().filter(|volume| volume.mount.is_none());
         volumes.map(|volume| volume.name.clone()).collect()

@@ -1,5 +1,5 @@
-//! Doors of volumes over every front end that clients connect to: the volumes' own, and those of the sessions that
-//! applications open on them.
+//! Doors of volumes over every front end that clients connect to: the volumes' own, and those of applications'
+//! sessions.
 //!
 //! Each connection to a volume's own door is a session by itself, with what the volume says. A client that wants a
 //! promise opens a session over the control socket first, and connects to the name that it gets. Then all its
@@ -19,7 +19,7 @@ use plimsoll_engine::{EngineError, EngineHandle, SessionConfig};
 use plimsoll_linux::PeerLog;
 use plimsoll_serve::connection::{Listener, Serving};
 use plimsoll_serve::doors::{Arrival, DoorPlan, Doors};
-use plimsoll_serve::registry::{Entry, front_ends};
+use plimsoll_serve::registry::{Entry, with_sockets};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -69,9 +69,10 @@ struct Known {
 
 impl Default for OpenDoors {
     fn default() -> OpenDoors {
-        let front_ends = front_ends().iter().filter_map(|front_end| {
-            let sockets = front_end.sockets()?;
-            Some(FrontDoors { front_end, word: sockets.door, doors: (sockets.doors)() })
+        let front_ends = with_sockets().map(|(front_end, sockets)| FrontDoors {
+            front_end,
+            word: sockets.words.door,
+            doors: (sockets.doors)(),
         });
         OpenDoors { front_ends: front_ends.collect(), known: Mutex::default(), log: PeerLog::new() }
     }
@@ -130,8 +131,8 @@ impl OpenDoors {
         addresses.map(way).collect()
     }
 
-    /// Opens a session behind the door called `door`; answers with its path and the name to connect to. A number makes
-    /// both unique.
+    /// Opens a session behind the door called `door`. Answers its path and the name for clients. A number makes both
+    /// unique.
     ///
     /// # Errors
     /// Admission refuses it, or the name is too long for the protocol.
@@ -170,8 +171,7 @@ impl OpenDoors {
         self.of(door.front_end).doors.remove(&door.name);
     }
 
-    /// The path of the session that was opened here as `name`: its path, or the name of the door that its opener
-    /// was told.
+    /// The path of the session that was opened as `name`: its path, or the name of its door.
     pub(super) fn session_path(&self, name: &str) -> Option<String> {
         let known = self.known();
         let by_door = || known.sessions.iter().find(|(_, door)| door.name == name).map(|(path, _)| path.clone());
@@ -197,9 +197,8 @@ impl OpenDoors {
         Ok(true)
     }
 
-    /// Ends a session after its opener is gone: no client connects to it any more, and connected clients are asked to
-    /// finish and cut off after [`engine::GRACE_DEFAULT`]. True once it is closed; until then, it has to be called
-    /// again.
+    /// Ends a session without its opener. No client can connect to it any more; connected clients are asked to finish
+    /// and cut off after [`engine::GRACE_DEFAULT`]. True once it is closed; until then, it has to be called again.
     pub(super) fn end_session(&self, path: &str) -> bool {
         let engine = {
             let known = self.known();

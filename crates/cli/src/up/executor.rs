@@ -1,4 +1,4 @@
-//! Service threads for what takes a processor's time: one set for all devices, where a volume needs them.
+//! Service threads for work that takes processor time: one set for all devices, if a volume needs them.
 
 use crate::config::Configuration;
 use crate::outcome::Failure;
@@ -26,5 +26,5 @@ pub(super) fn start(configuration: &Configuration) -> Result<Option<ServiceThrea
 
 /// A thread of the executor's could not be started.
 pub(super) fn no_thread(error: io::Error) -> Failure {
-    Failure::Failed(format!("executor: cannot start a thread: {error}"))
+    Failure::Failed(format!("executor: cannot start a service thread: {error}"))
 }

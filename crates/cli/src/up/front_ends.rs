@@ -1,14 +1,14 @@
-//! The front ends that clients connect to: where the daemon listens, and which doors it opens.
+//! The front ends that clients connect to: the daemon's listeners and their doors.
 
 use super::doors::{OpenDoors, Place};
 use super::plan;
-use crate::config::{Configuration, Listen, door, listens};
+use crate::config::{Configuration, Listen};
 use crate::outcome::Failure;
 use plimsoll_engine::backend::VolumeInfo;
 use plimsoll_engine::{EngineHandle, SessionConfig};
 use plimsoll_serve::connection::{Listener, ListenerOptions, Serving};
 use plimsoll_serve::doors::DoorPlan;
-use plimsoll_serve::registry::{Entry, front_ends};
+use plimsoll_serve::registry::{Entry, with_sockets};
 use std::sync::Arc;
 
 fn failed(error: impl std::fmt::Display) -> Failure {
@@ -27,9 +27,8 @@ pub(super) struct Bound {
 /// The first address that cannot be bound, with its place in the configuration.
 pub(super) fn bind(configuration: &Configuration) -> Result<Vec<Bound>, Failure> {
     let mut bound = Vec::new();
-    for front_end in front_ends() {
-        let Some(sockets) = front_end.sockets() else { continue };
-        let options = ListenerOptions { allow_remote: sockets.has_login, ..ListenerOptions::default() };
+    for (front_end, sockets) in with_sockets() {
+        let options = ListenerOptions { allow_remote: sockets.login.is_some(), ..ListenerOptions::default() };
         let section = front_end.section;
         let bind = |listen: &Listen| {
             Listener::bind(&listen.address, options).map_err(|error| match listen.line {
@@ -37,14 +36,13 @@ pub(super) fn bind(configuration: &Configuration) -> Result<Vec<Bound>, Failure>
                 line => failed(format!("{}:{line}: {section}.listen: {error}", configuration.file.display())),
             })
         };
-        let listeners = listens(configuration, section).iter().map(bind).collect::<Result<_, _>>()?;
+        let listeners = configuration.listens(section).iter().map(bind).collect::<Result<_, _>>()?;
         bound.push(Bound { front_end, listeners });
     }
     Ok(bound)
 }
 
-/// Opens the doors of all volumes and serves them; answers with the listeners at work and with what is served, a line
-/// each.
+/// Opens the doors of all volumes and serves them. Answers the running listeners and a line for each.
 ///
 /// # Errors
 /// A door cannot be opened, or the system has no thread for a listener.
@@ -58,13 +56,13 @@ pub(super) fn serve(
     let (mut working, mut served) = (Vec::new(), Vec::new());
     for Bound { front_end, listeners } in bound {
         for (section, info) in configuration.volumes.iter().zip(infos) {
-            let Some(own) = door(section, front_end.section) else { continue };
+            let Some(own) = section.door(front_end.section) else { continue };
             let device = configuration.device(&section.device);
             let opened = DoorPlan {
-                name: own.name.to_owned(),
+                name: own.name.clone(),
                 volume: info.clone(),
                 is_rotational: device.is_some_and(|device| device.profile.is_rotational),
-                login: own.login.cloned(),
+                login: own.login.clone(),
             };
             let place = Place {
                 engine: engine(&section.device),
@@ -78,7 +76,7 @@ pub(super) fn serve(
             doors
                 .add(front_end, opened, place)
                 .map_err(|error| failed(plan::at(configuration, section, front_end.section, error)))?;
-            served.push(format!("volume {}: {}", section.name, (front_end.shown)(own.name, "")));
+            served.push(format!("volume {}: {}", section.name, (front_end.shown)(&own.name, "")));
         }
         for listener in listeners {
             let listener = OpenDoors::serve(doors, front_end, listener)?;

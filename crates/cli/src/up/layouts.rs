@@ -3,8 +3,8 @@
 //!
 //! What ext4 and XFS keep at fixed places is read from the volume ([`file_system`]) through its engine, in a session
 //! `layout` of the volume. So the read sees also what only the cache has. It is repeated when the block with the
-//! superblock was written (mkfs, growth; ext4 writes it now and then all the same), every [`LOOK`] at most. What a
-//! request says itself goes before it.
+//! superblock was written (mkfs, growth; ext4 also writes it now and then), at most every [`LOOK`]. What a request says
+//! itself goes before it.
 
 use crate::config::{Configuration, Volume};
 use plimsoll_classifiers::file_system::{Bytes, FileSystem, Layout};
@@ -13,7 +13,7 @@ use plimsoll_engine::backend::VolumeInfo;
 use plimsoll_engine::{BlockTag, BlockTags, EngineHandle, SessionConfig};
 use plimsoll_protocols::nbd::handshake::Negotiated;
 use plimsoll_serve::nbd::client::{Client, ClientError, ClientOptions};
-use plimsoll_serve::nbd::driver::{NbdConnection, export_info};
+use plimsoll_serve::nbd::{NbdConnection, export_info};
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// How often to look whether a superblock was written.
 const LOOK: Duration = Duration::from_secs(2);
-/// Looks after one was written: what the first reads may be older than a write that is still under way.
+/// Looks after a write of the superblock: the first may read the version before a write that is still under way.
 const LOOKS_AFTER_WRITE: u32 = 2;
 /// Reads begin and end at multiples of this, for any size of the volume's blocks.
 const ALIGNMENT_BYTES: u64 = 4096;
@@ -58,7 +58,7 @@ struct WatchedVolume {
     looks: u32,
 }
 
-/// Ends the thread, also in the middle of a layout: with a limit, or on a slow device, reading a layout may take
+/// Ends the thread, also in the middle of a layout. With a limit, or on a slow device, reading a layout may take
 /// minutes.
 #[derive(Default)]
 struct ThreadEnding {
@@ -76,7 +76,7 @@ impl ThreadEnding {
         self.is_near.load(Ordering::Acquire)
     }
 
-    /// Takes note of the connection over which is read from now on; it is cut off at once if the end has come before.
+    /// Registers the connection of the reads from now on. It is cut off at once if the end has come before.
     fn watch(&self, socket: &UnixStream) -> io::Result<()> {
         let socket = socket.try_clone()?;
         let mut connection = self.connection();
@@ -177,7 +177,7 @@ impl WatchedVolume {
         match found {
             Ok(layout) => {
                 if layout.as_ref() != self.layout.as_deref() {
-                    let found = layout.as_ref().map_or("none that is known", |layout| match layout.file_system {
+                    let found = layout.as_ref().map_or("none that Plimsoll knows", |layout| match layout.file_system {
                         FileSystem::Ext4 => "ext4",
                         FileSystem::Xfs => "XFS",
                     });
@@ -187,7 +187,7 @@ impl WatchedVolume {
             }
             // The file system may be half written; the thread sees the writes that follow.
             Err(why) => {
-                tracing::info!("volume {}: no classes by place: {why}", self.name);
+                tracing::info!("volume {}: static_classes has no effect: {why}", self.name);
                 self.layout = None;
             }
         }
@@ -199,7 +199,7 @@ impl WatchedVolume {
         let is_superblock_written = self.is_superblock_written.clone();
         let tags = LayoutTags { layout: self.layout.clone(), is_superblock_written };
         if let Err(error) = self.engine.set_tags(&self.name, Some(Box::new(tags))) {
-            tracing::warn!("volume {}: no classes by place: {error}", self.name);
+            tracing::warn!("volume {}: static_classes has no effect: {error}", self.name);
         }
     }
 

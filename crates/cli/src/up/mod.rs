@@ -1,4 +1,4 @@
-//! `plimsoll up FILE`: serves what a configuration asks for, in the foreground, until it is told to stop.
+//! `plimsoll up FILE`: serves a configuration in the foreground, until it is told to stop.
 //!
 //! There is no forking and no pid file: systemd, a terminal or a script holds the process. What is served is printed on
 //! stdout, a line each; the log goes to stderr.
@@ -18,10 +18,12 @@ mod plan;
 mod preflight;
 mod promises;
 mod refusal;
+mod remarks;
 mod served;
 mod steer;
 mod stuck_alarm;
 mod tenants;
+mod unserved;
 
 use crate::arguments::AgentArguments;
 use crate::config::{self, Configuration, Defaults, Device, MeasuredProfile, Place, TAGS_OF_SUBMITTERS, load};
@@ -34,7 +36,8 @@ use plimsoll_agent::mounts;
 use plimsoll_core::{Span, shown};
 use plimsoll_engine::GRACE_DEFAULT;
 use plimsoll_schedulers::Target;
-pub(crate) use preflight::caches_as_volumes;
+pub(crate) use preflight::refused;
+pub(crate) use remarks::remarks;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -55,8 +58,8 @@ pub fn run(file: &Path) -> Outcome {
     serve(load(file, &Defaults::of_this_user())?, true)
 }
 
-/// Observes the disk of a file system that is mounted already, until SIGTERM, SIGINT or `shutdown` on the control
-/// socket: a configuration of one device, which needs no file.
+/// Observes the disk of a mounted file system, until SIGTERM, SIGINT or `shutdown` on the control socket. The
+/// configuration has one device, and needs no file.
 ///
 /// # Errors
 /// An argument is wrong, or as of [`run`].
@@ -110,8 +113,7 @@ fn agent_configuration(arguments: &AgentArguments) -> Result<Configuration, Fail
             buffer_bytes: None,
             place: Place::default(),
         },
-        listen: Vec::new(),
-        iscsi_listen: Vec::new(),
+        listens: config::Listens::new(),
         executor: config::ExecutorSection::default(),
         devices: vec![device],
         pools: Vec::new(),
@@ -128,6 +130,7 @@ fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     if let Some(wrong) = preflight::wrong_files(&configuration).or_else(|| preflight::wrong_mounts(&configuration)) {
         return Err(Failure::BadInput(wrong));
     }
+    remarks(&configuration).iter().for_each(|line| warn!("{}", shown(line)));
     preflight::raise_open_files_max();
     let (stop, stopped) = channel();
     let (hurry, reload) = (Hurry::default(), Reload::default());
@@ -157,7 +160,7 @@ fn serve(configuration: Configuration, has_file: bool) -> Outcome {
     }
 }
 
-/// A wait for a failed engine may never end: the process ends after [`END_AT_LATEST`], even if threads still wait.
+/// A wait for a failed engine may never end. So the process ends after [`END_AT_LATEST`], even if threads still wait.
 fn end_in_any_case() {
     let watch = || {
         std::thread::park_timeout(END_AT_LATEST);
@@ -165,14 +168,14 @@ fn end_in_any_case() {
         std::process::exit(i32::from(outcome::ENGINE_FAILED));
     };
     if let Err(error) = std::thread::Builder::new().name("end".to_owned()).spawn(watch) {
-        warn!("nothing watches the end: {error}");
+        warn!("cannot start the thread that limits the time of the end: {error}");
     }
 }
 
 /// Cuts connections off.
 type Cut = Box<dyn Fn() + Send>;
 
-/// How often the daemon was told to stop, and what a second time cuts off.
+/// Number of signals to stop, and what a second one cuts off.
 #[derive(Clone, Default)]
 struct Hurry {
     signals: Arc<AtomicU32>,
@@ -217,7 +220,7 @@ struct Reload(Arc<Mutex<Reloaded>>);
 #[derive(Default)]
 struct Reloaded {
     administration: Weak<Administration>,
-    /// A SIGHUP came before the daemon served: the file may have changed since it was read.
+    /// Whether a SIGHUP came before the daemon served: the file may have changed since it was read.
     has_missed: bool,
     /// There is a configuration to look at again, or nothing more to wait for.
     is_known: bool,
@@ -251,7 +254,7 @@ impl Reload {
         drop(reloaded);
         match administration {
             Some(administration) => administration.reload(),
-            None => info!("SIGHUP: there is no configuration to look at again, and the daemon goes on"),
+            None => info!("SIGHUP: there is no configuration file to read again, and the daemon goes on"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Disks that are not ours: file systems that are mounted already, with a station above and an engine without volumes.
+//! Observed disks: mounted file systems, with a station above and an engine without volumes.
 //!
 //! The engine keeps the accounts, the scheduler and the figures as it does for volumes, and hears of the disk's
 //! requests from the station.
@@ -11,7 +11,7 @@ use plimsoll_core::DeviceProfile;
 use plimsoll_engine::EngineHandle;
 use std::path::Path;
 
-/// The pool of every process that is no tenant, and of tenants that name none: the device itself.
+/// The pool of processes that are not tenants, and of tenants that name none: the device itself.
 const POOL: &str = "";
 
 /// What is known of the disk: what the configuration says, and what the kernel does.
@@ -20,7 +20,7 @@ pub(super) fn profile(device: &Device, disk: &mounts::PresentDisk) -> DeviceProf
     DeviceProfile { capacity_bytes, is_rotational, ..device.profile.clone() }
 }
 
-/// Puts a station above a disk with a file system that is mounted or will be. Answers with what is to be said of it,
+/// Starts a station above a disk with a file system that is mounted or will be. Answers with what is to be said of it,
 /// too.
 ///
 /// # Errors
@@ -46,23 +46,22 @@ pub(super) fn observe(
     ];
     if disk.is_made_of_others() {
         said.push(format!(
-            "device {name}: {path} is made of other disks, so its requests are not seen: reads are not charged, and writes \
-             only when pages become dirty"
+            "device {name}: {path} consists of other disks, so its requests cannot be observed: reads are not \
+             charged, and writes only when pages become dirty"
         ));
     }
     if !device.is_worst_case_known() {
         let assumed = plimsoll_schedulers::with_assumed_rates(&profile(device, disk));
         let (runs, megabytes) = (assumed.worst_case_runs_per_second, assumed.sequential_bytes_per_second / 1e6);
         said.push(format!(
-            "device {name}: what it can do is not known, so limits count bytes wherever they lie, there are no reserves and \
-             percentages, and afq and split_deadline take it for {runs} runs/s and {megabytes} MB/s; plimsoll device measure {path} \
-             --out FILE finds it out, and profile says it"
+            "device {name}: its speed is not known, so limits count bytes wherever they lie, there are no reserves \
+             and percentages, and afq and split_deadline assume {runs} runs/s and {megabytes} MB/s; to measure it: plimsoll device measure {path} --out FILE, and name that file as profile"
         ));
     }
     Ok((station, said))
 }
 
-/// A name for the disk of what is mounted at `mount_point`: the end of its path, in letters that names may have.
+/// A name for the disk of the mount at `mount_point`: the end of its path, in letters that names may have.
 pub(super) fn name_of(mount_point: &Path) -> String {
     name_like(&mount_point.file_name().map_or("root".into(), |name| name.to_string_lossy()))
 }

@@ -1,4 +1,4 @@
-//! A daemon that was built for debugging can be told to fail: with `PLIMSOLL_TEST_PANIC=VOLUME` the engine of that
+//! A failure on purpose, in daemons that were built for debugging. With `PLIMSOLL_TEST_PANIC=VOLUME` the engine of that
 //! volume panics at the first byte that is written to it. A released daemon has none of this.
 
 use plimsoll_core::Operation;

@@ -1,10 +1,12 @@
 //! From what the configuration says to what the engine is asked for.
 
-use crate::config::{Backing, Configuration, Device, Volume};
+use crate::config::{Backing, Configuration, Device, Volume, quoted};
+use crate::outcome::Failure;
 use plimsoll_engine::backend::{self, Encryption, VolumeConfig, VolumeError, VolumeInfo};
 use plimsoll_engine::notes::Notes;
 use plimsoll_engine::{BufferMemory, EngineConfig, LATENESS_BOUND_DEFAULT};
 use plimsoll_serve::attach::{AttachPlan, DataPlaces, FileSystemPlan};
+use std::path::Path;
 
 /// The engine of `device`; its connections have their buffers from `buffers`.
 pub(super) fn engine(device: &Device, buffers: &BufferMemory) -> EngineConfig {
@@ -67,8 +69,15 @@ pub(super) fn at(configuration: &Configuration, volume: &Volume, key: &str, erro
     format!("{}:{}: {}: {error}", configuration.file.display(), place.line_of(key), place.dotted(key))
 }
 
-/// Opens a volume's content, or says where in the configuration what is wrong with it.
-pub(super) fn open(configuration: &Configuration, section: &Volume) -> Result<backend::Volume, String> {
+/// What is wrong with a file or block device that something else uses, and what is allowed.
+pub(super) fn in_use_words(path: &Path, by: &str) -> (String, &'static str) {
+    let got = format!("{}, in use: {by}", quoted(&path.to_string_lossy()));
+    (got, "a file or block device that nothing else uses")
+}
+
+/// Opens a volume's content, or says where in the configuration what is wrong with it. One that something else uses is
+/// the same mistake as for `check`.
+pub(super) fn open(configuration: &Configuration, section: &Volume) -> Result<backend::Volume, Failure> {
     backend::Volume::open(volume(configuration, section)).map_err(|error| {
         let key = match &error {
             VolumeError::Key { .. } => "encryption",
@@ -82,6 +91,13 @@ pub(super) fn open(configuration: &Configuration, section: &Volume) -> Result<ba
             }
             error => error.to_string(),
         };
-        at(configuration, section, key, message)
+        match &error {
+            VolumeError::InUse { path, by, .. } => {
+                let (got, allowed) = in_use_words(path, by);
+                let message = format!("got {got}, allowed {allowed}");
+                Failure::BadInput(at(configuration, section, key, message))
+            }
+            _ => Failure::Failed(at(configuration, section, key, message)),
+        }
     })
 }

@@ -1,15 +1,16 @@
-//! Whether this user on this machine can do what the configuration asks, before anything is touched.
+//! Whether this user on this machine can run the configuration; checked before anything changes.
 
-use super::plan;
+use super::{plan, unserved};
 use crate::config::{Backing, Configuration, Place, Problem, quoted};
 use plimsoll_engine::cache::noted_cache_on;
+use plimsoll_engine::kernel_user_of;
 use plimsoll_serve::attach::foreign_mount;
 use plimsoll_tags::TagsError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::Path;
 use tracing::warn;
 
-/// Raises the limit of open files to this user's maximum: each connection is a file, and a shell's own limit is 1024.
+/// Raises the limit of open files to this user's maximum. Each connection is a file, and a shell's own limit is 1024.
 pub(super) fn raise_open_files_max() {
     let allowed = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: allowed.maximum, maximum: allowed.maximum };
@@ -18,7 +19,7 @@ pub(super) fn raise_open_files_max() {
     }
 }
 
-/// Says why mounts cannot be made, naming the first that is asked for; `None` if they can or none is.
+/// Says why mounts cannot be made, naming the first one; `None` if they can or there are none.
 pub(super) fn refusal(configuration: &Configuration) -> Option<String> {
     let user = rustix::process::geteuid();
     if !user.is_root()
@@ -38,8 +39,36 @@ pub(super) fn refusal(configuration: &Configuration) -> Option<String> {
     })
 }
 
+/// Volumes that are not served, for what lies in their files and caches.
+fn unservable(configuration: &Configuration) -> Vec<Problem> {
+    caches_as_volumes(configuration).into_iter().chain(unserved::volumes(configuration)).collect()
+}
+
+/// The same, and files and block devices that the kernel uses, as the start of a daemon finds them when it opens them.
+pub(crate) fn refused(configuration: &Configuration) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = in_use(configuration).into_iter().chain(unservable(configuration)).collect();
+    problems.sort_by_key(|problem| problem.line);
+    problems
+}
+
+/// Files and block devices that the kernel uses. One that a daemon serves is no problem here: the daemon may be that of
+/// this configuration.
+fn in_use(configuration: &Configuration) -> Vec<Problem> {
+    let writable = configuration.volumes.iter().filter(|volume| !volume.is_read_only);
+    let of_volumes = writable.filter_map(|volume| match &volume.backing {
+        Backing::File { path, .. } => Some((&volume.place, path)),
+        _ => None,
+    });
+    let of_caches = configuration.caches.iter().map(|cache| (&cache.place, &cache.settings.path));
+    let problems = of_volumes.chain(of_caches).filter_map(|(place, path)| {
+        let (got, allowed) = plan::in_use_words(path, &kernel_user_of(path)?);
+        Some(place.problem("file", got, allowed))
+    });
+    problems.collect()
+}
+
 /// Files that the configuration serves as volumes, and that hold the cache of a volume.
-pub(crate) fn caches_as_volumes(configuration: &Configuration) -> Vec<Problem> {
+fn caches_as_volumes(configuration: &Configuration) -> Vec<Problem> {
     let notes = plan::notes(configuration);
     let writable = configuration.volumes.iter().filter(|volume| !volume.is_read_only);
     let refused = writable.filter_map(|volume| {
@@ -56,12 +85,11 @@ pub(crate) fn caches_as_volumes(configuration: &Configuration) -> Vec<Problem> {
 /// The same, as lines; `None` if there are none.
 pub(super) fn wrong_files(configuration: &Configuration) -> Option<String> {
     let file = configuration.file.display();
-    let lines: Vec<String> =
-        caches_as_volumes(configuration).iter().map(|problem| format!("{file}:{problem}")).collect();
+    let lines: Vec<String> = unservable(configuration).iter().map(|problem| format!("{file}:{problem}")).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Mount points and mount options that would be refused later, when a volume may have been formatted already.
+/// Mount points and mount options that would be refused later, perhaps after a volume was formatted.
 pub(super) fn wrong_mounts(configuration: &Configuration) -> Option<String> {
     let mounts = configuration.volumes.iter().filter_map(|volume| volume.mount.as_ref());
     let lines: Vec<String> = mounts

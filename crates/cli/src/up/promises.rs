@@ -1,4 +1,4 @@
-//! What a running daemon may promise: what the scheduler of the device keeps, as the registry has it.
+//! Promises of a running daemon: those that the device's scheduler keeps, by the registry.
 
 use super::refusal::Refusal;
 use crate::config::Configuration;
@@ -186,7 +186,7 @@ mod tests {
     /// Planted break that was seen red: a process that joins begins with the defaults, whatever the pool says.
     /// Promise: schedulers-refused-promise.
     #[test]
-    fn who_joins_has_the_priority_and_the_deadlines_of_the_pool_unless_it_says_its_own() {
+    fn a_process_that_joins_has_the_pools_priority_and_deadlines_unless_it_says_its_own() {
         let rules = JoinRules::new(&configuration("afq", "priority = \"idle\""), "data", Target::Observed);
         let joining = |change: Change| rules.joining("backup/night", &change).unwrap().priority;
         assert_eq!(joining(Change::default()), Priority::Idle);

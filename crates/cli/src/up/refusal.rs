@@ -51,9 +51,9 @@ impl From<Refusal> for Response {
             Refusal::Engine(error @ (EngineError::UnknownPool { .. } | EngineError::UnknownVolume { .. })) => {
                 Response::error(ErrorKind::NotFound, error)
             }
-            Refusal::Engine(error @ EngineError::Account(AccountError::Allocation { .. })) => {
-                Response::error(ErrorKind::Invalid, error)
-            }
+            Refusal::Engine(
+                error @ (EngineError::Account(AccountError::Allocation { .. }) | EngineError::NotCached { .. }),
+            ) => Response::error(ErrorKind::Invalid, error),
             Refusal::Engine(error) => Response::error(ErrorKind::Failed, error),
         }
     }

@@ -1,7 +1,7 @@
 //! `plimsoll agent --wdt`: shares of a disk by weight, through the kernel's own limits of cgroups.
 //!
-//! There is no engine, no BPF and no control socket: what is seen are the kernel's counters, and what is done are its
-//! limits. So a failure of this process leaves limits that are a second old, until the next start puts them back.
+//! There is no engine, no BPF and no control socket: it reads the kernel's counters and sets its limits. So a failure
+//! of this process leaves limits that are a second old, until the next start puts them back.
 
 use super::observed;
 use crate::arguments::AgentArguments;
@@ -25,7 +25,7 @@ pub(super) fn run(arguments: &AgentArguments) -> Outcome {
     signals::listen(move |told| match told {
         Told::ToEnd => drop(stop.send(())),
         Told::HangUp => {
-            tracing::info!("SIGHUP: an agent with --wdt has no configuration to look at again, and goes on")
+            tracing::info!("SIGHUP: an agent with --wdt has no configuration file to read again, and goes on")
         }
     })?;
     let device = config.device.clone();
@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &AgentArguments) -> Outcome {
     let mut out = std::io::stdout().lock();
     // A reader that went away does not end the agent.
     let mut say = |line: &str| drop(writeln!(out, "{}", shown(line)).and_then(|()| out.flush()));
-    say(&format!("{place}: shares by weight (wdt) of the disk {device}"));
+    say(&format!("{place}: cgroups share the disk {device} by weight (wdt)"));
     said.iter().for_each(|line| say(line));
     say("serving; Ctrl-C or SIGTERM ends it");
     limits.serve(&stopped, say);

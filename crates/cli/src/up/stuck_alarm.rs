@@ -1,4 +1,4 @@
-//! Looks whether service threads come back from what they do, and warns where one does not.
+//! Warns of service threads that stay too long in one request.
 
 use super::executor::{ServiceThreads, no_thread};
 use crate::outcome::Failure;
@@ -23,7 +23,7 @@ pub(super) struct StuckAlarm {
 }
 
 impl StuckAlarm {
-    /// Starts its thread: a service thread cannot look, since the only service thread may be the stuck one.
+    /// Starts its own thread. A service thread could not watch, since it may be the stuck one.
     pub(super) fn start(threads: &ServiceThreads) -> Result<StuckAlarm, Failure> {
         let (stop, stopped) = channel();
         let threads = Arc::downgrade(threads);
@@ -68,17 +68,17 @@ struct Threads {
     stuck: usize,
 }
 
-/// A line for the log, of one of these threads with so many requests that are not done.
+/// A line for the log about one of these threads. `alive` requests are not done.
 fn text(change: Watched, threads: Threads, alive: usize) -> String {
     match change {
         Watched::Stuck { thread, ran } => {
             let others = alive.saturating_sub(1);
             let meaning = match threads {
                 Threads { all: 1, .. } => {
-                    "it is the only one, so nothing of compressed and encrypted volumes is read or written".to_owned()
+                    "it is the only one, so reads and writes of compressed and encrypted volumes wait".to_owned()
                 }
                 Threads { all, stuck } if stuck >= all => {
-                    format!("so are all {all}, so nothing of compressed and encrypted volumes is read or written")
+                    format!("so are all {all}, so reads and writes of compressed and encrypted volumes wait")
                 }
                 Threads { all, stuck } => format!("{} of {all} go on", all - stuck),
             };
@@ -102,12 +102,12 @@ mod tests {
         let stuck = Watched::Stuck { thread: 0, ran: Span::from_secs(12) };
         assert_eq!(
             text(stuck, Threads { all: 1, stuck: 1 }, 8),
-            "executor: service thread 0 has been at one request for 12 s, 7 others are under way; it is the only one, so nothing of \
-             compressed and encrypted volumes is read or written"
+            "executor: service thread 0 has been at one request for 12 s, 7 others are under way; it is the only one, \
+             so reads and writes of compressed and encrypted volumes wait"
         );
         let ends = |all, count, end: &str| text(stuck, Threads { all, stuck: count }, 8).ends_with(end);
         assert!(ends(3, 1, "; 2 of 3 go on"));
-        assert!(ends(2, 2, "; so are all 2, so nothing of compressed and encrypted volumes is read or written"));
+        assert!(ends(2, 2, "; so are all 2, so reads and writes of compressed and encrypted volumes wait"));
         let goes_on = Watched::GoesOn { thread: 2, ran: Span::from_secs(13) };
         assert_eq!(
             text(goes_on, Threads { all: 3, stuck: 0 }, 0),

@@ -1,8 +1,8 @@
 //! Tenants: processes that join a mounted volume, each with a session of its own (`plimsoll run`).
 //!
-//! A volume with `tenants = true` in its mount is mounted with a [`Station`]: it is known which process caused each of
-//! its blocks, and a process that joins starts behind gates. A device's scheduler hears of one station, so there is one
-//! such volume a device. An observed disk has one too.
+//! A volume with `tenants = true` in its mount is mounted with a [`Station`]. So the process that caused each of its
+//! blocks is known, and a process that joins starts behind gates. A device's scheduler hears of one station, so there
+//! is one such volume a device. An observed disk has one too.
 
 use super::plan;
 use super::promises::JoinRules;
@@ -49,8 +49,8 @@ pub(super) struct StationedVolume {
 }
 
 impl StationedVolume {
-    /// Puts a station called `name` above `device`, the block device of a volume or of an observed disk. The
-    /// engine is that of the configuration's device `on`.
+    /// Starts a station called `name` above `device`, the block device of a volume or of an observed disk. The engine
+    /// is that of the configuration's device `on`.
     ///
     /// # Errors
     /// What [`Station::open`] says; a directory cannot be made.
@@ -141,11 +141,16 @@ pub(super) struct Tenants {
 impl Tenants {
     /// Adds a volume; before any other thread has the stations.
     pub(super) fn add(&mut self, station: StationedVolume) {
-        Arc::get_mut(&mut self.stations).expect("the daemon alone has them while it starts").push(station);
+        Arc::get_mut(&mut self.stations)
+            .expect(
+                "no other thread has the tenants while the daemon \
+                                                 starts",
+            )
+            .push(station);
     }
 
-    /// Hears at a socket in `state` what applications say of the files of volumes that take tenants; `None` if there
-    /// are none.
+    /// Serves the socket in `state` at which applications say the classes of files on volumes with tenants; `None` if
+    /// there are none.
     ///
     /// # Errors
     /// The errors of [`ClassServer::start`].
@@ -180,10 +185,10 @@ impl Tenants {
         Ok(entries)
     }
 
-    /// Opens a session for a process and all that it starts, in `pool` or in the volume's own account.
+    /// Opens a session for a process and its children, in `pool` or in the volume's own account.
     ///
     /// # Errors
-    /// There is no such volume or it takes no tenants, the scheduler does not keep what is asked for, the session is
+    /// There is no such volume or it takes no tenants. The scheduler does not keep the promises, the session is
     /// refused, or there is no such process.
     pub(super) fn join(
         &self,
@@ -274,7 +279,7 @@ fn number_of(device: &Path) -> Result<String, AgentError> {
     Ok(format!("{}:{}", major(found), minor(found)))
 }
 
-/// A directory in memory for this daemon and volume: the same after a restart, another daemon's another one.
+/// A directory in memory for this daemon and volume. It is the same after a restart; another daemon has another one.
 fn run_directory(state: &Path, volume: &str) -> Result<RunDirectory, AgentError> {
     let path = if is_in_memory(state).unwrap_or(false) {
         state.join(format!("gates-{volume}"))
@@ -286,7 +291,10 @@ fn run_directory(state: &Path, volume: &str) -> Result<RunDirectory, AgentError>
     make_own(&path)?;
     if let Some(closed) = closed_to_others(&path) {
         let closed = closed.display();
-        tracing::warn!("other users cannot enter {closed}, so calls of theirs are not held: chmod o+x {closed}");
+        tracing::warn!(
+            "processes of other users cannot enter {closed}, so their calls are not held: chmod o+x \
+                        {closed}"
+        );
     }
     if is_left {
         tracing::info!("recovered from a predecessor: the gates in {}, which are open", path.display());

@@ -2,7 +2,7 @@
 //!
 //! Tools that look at the *submitter* show threads of the kernel: one writes back what every process dirtied, another
 //! commits what every process changed. Here programs in the kernel follow each block back to the process that caused it
-//! ([`plimsoll_tags`]), and count it with the thread through which it came.
+//! ([`plimsoll_tags`]), and count it with the thread that submitted it.
 //!
 //! | module | what is in it |
 //! | --- | --- |

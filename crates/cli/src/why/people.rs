@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_gone_is_remembered_until_its_number_is_another_s() {
+    fn a_process_that_has_gone_is_remembered_until_its_number_is_another_s() {
         let info = |process: u32, name: &str| AccountInfo {
             account: plimsoll_core::AccountId(3),
             name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! One disk, watched: its programs in the kernel, and what they counted since the last look.
+//! One watched disk: its programs in the kernel, and their counts since the last look.
 
 use super::people::People;
 use super::report::{Row, rows};
@@ -15,7 +15,7 @@ const FLOWS_MAX: u32 = 1 << 14;
 const DIRTY_PAGES_MAX: u32 = 1 << 16;
 /// Tags themselves are not asked for: the smallest table does.
 const TAG_BYTES_MAX: u64 = 2 << 20;
-/// Numbers of processes that have ended are used again so soon, if nothing that they dirtied waits: there are 61.
+/// Time after which the numbers of ended processes are used again, if none of their dirty pages waits: there are 61.
 const RECYCLE_AFTER: Span = Span::from_secs(5);
 
 /// A disk with I/O that is followed to its causes, as long as this lives.
@@ -34,8 +34,8 @@ pub struct CauseSample {
     pub rows: Vec<Row>,
     /// Bytes that were counted, but without room to say what caused them.
     pub untold_bytes: u64,
-    /// Dirtied pages and blocks of metadata that found no room: the recent writers of their file stand for the
-    /// processes that dirtied them.
+    /// Dirty pages and blocks of metadata without room. The recent writers of their file stand for the processes that
+    /// dirtied them.
     pub lost_pages: u64,
 }
 
@@ -92,7 +92,7 @@ impl Watched {
         files.path(now, FileId(inode))
     }
 
-    /// Closes what was opened to find out where it is: a file that is deleted takes its space until then.
+    /// Closes files that were opened to find their paths: a deleted file takes its space until then.
     pub fn close_files(&mut self) {
         self.files.iter_mut().for_each(Files::close);
     }

@@ -111,7 +111,7 @@ pub fn start<'site>(site: &'site Site) -> Daemon<'site> {
 
 /// Promise: tenants-observed.
 #[test]
-fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_nobody_else_is() {
+fn a_tenant_of_an_observed_disk_is_held_to_its_limit_and_no_other_is() {
     unless_a_lease_runs_out(|| {
         for kind in ["ext4", "xfs"] {
             let Some(site) = site() else { return };
@@ -150,7 +150,7 @@ fn a_directory_that_was_there_before_and_is_not_ours_is_not_used_for_gates() {
     std::fs::create_dir(&directory).unwrap();
     std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o1777)).unwrap();
     let said = text(&site.start_fails(&AGENT).stderr);
-    let expected = format!("{} is not ours: others may write to it (mode 1777)", directory.display());
+    let expected = format!("{} cannot be used: others may write to it (mode 1777)", directory.display());
     assert!(said.contains(&expected), "{said}");
     assert_eq!(std::fs::metadata(&directory).unwrap().mode() & 0o7777, 0o1777, "left as it is");
     std::fs::remove_dir(&directory).unwrap();
@@ -253,7 +253,7 @@ fn a_recording_of_an_observed_disk_has_what_was_seen() {
 
 /// Promise: tenants-agent-end.
 #[test]
-fn an_agent_that_ends_lets_everybody_go_and_leaves_nothing() {
+fn an_agent_that_ends_lets_all_calls_go_and_leaves_nothing() {
     let Some(site) = site() else { return };
     let disk = Disk::new(&site, "ext4");
     let daemon = start(&site);
@@ -266,7 +266,7 @@ fn an_agent_that_ends_lets_everybody_go_and_leaves_nothing() {
 
 /// Promise: tenants-agent-end.
 #[test]
-fn an_agent_that_is_killed_holds_nobody_and_its_successor_says_what_it_found() {
+fn a_killed_agent_holds_no_process_and_its_successor_says_what_it_found() {
     unless_a_lease_runs_out(|| {
         let Some(site) = site() else { return };
         let disk = Disk::new(&site, "ext4");
@@ -354,8 +354,7 @@ fn a_disk_that_is_made_of_others_is_said_to_be() {
         do_it(&site, "sync disk/cold && dd of=disk/cold oflag=nocache conv=notrunc,fdatasync count=0 status=none");
         let daemon = start(&site);
         let said = daemon.served.join("\n");
-        let words =
-            "is made of other disks, so its requests are not seen: reads are not charged, and writes only when pages";
+        let words = "consists of other disks, so its requests cannot be observed: reads are not charged, and writes only when pages";
         assert!(said.lines().any(|line| line.starts_with("device disk: /dev/") && line.contains(words)), "{said}");
         ask(&site, &["pool", "add", "backup", "--limit", "64kB/s"]);
         let command = |words: &[&str]| {

@@ -37,15 +37,15 @@ fn a_volume_whose_cache_was_taken_out_of_the_configuration_is_not_served_without
     reconfigured(&site, &[(SECTION, ""), (KEY, "")]);
     let fast = site.path("fast.img").display().to_string();
     refused(&format!(
-        "plimsoll.toml:7: volume.db: cache: got none, allowed \"fast\" on {fast}, which was not detached: what is newest may be \
-         only there (to serve it: put cache = \"fast\" into the section; to do without it: plimsoll cache forget plimsoll.toml \
-         db)"
+        "plimsoll.toml:7: volume.db: cache: got none, allowed \"fast\" on {fast}, which was not detached: the newest data may be \
+         only there (to serve the volume: put cache = \"fast\" into the section; to do without the cache: plimsoll cache \
+         forget plimsoll.toml db)"
     ));
     // Nor with another one.
     let other = SECTION.replace("fast", "other");
     reconfigured(&site, &[("[volume.db]\n", &format!("{other}[volume.db]\ncache = \"other\"\n"))]);
     let made = site.command(&["cache", "make", "plimsoll.toml", "other"]).output().unwrap();
-    let why = "what is newest of volume db may be in its cache fast, on";
+    let why = "the newest data of volume db may be in its cache fast, on";
     assert!(!made.status.success() && text(&made.stderr).contains(why), "{}", text(&made.stderr));
     assert!(!site.path("other.img").exists());
     let device = std::fs::File::create(site.path("other.img")).unwrap();
@@ -75,11 +75,11 @@ fn a_cache_that_the_file_does_not_name_is_told_when_it_is_attached() {
     reconfigured(&site, &[(KEY, "")]);
     let daemon = site.up();
     let said = done(&site, &["cache", "attach", "db", "fast", "--make"]);
-    let advice = "does not name it, and the next start refuses that: put cache = \"fast\" into it";
+    let advice = "does not name its cache: put cache = \"fast\" into that section";
     assert!(said.contains(advice), "{said}");
     daemon.stop();
     let log = text(&site.up_fails().stderr);
-    assert!(log.contains("to serve it: put cache = \"fast\" into the section"), "{log}");
+    assert!(log.contains("to serve the volume: put cache = \"fast\" into the section"), "{log}");
 }
 
 /// Promise: notes-required-cache.
@@ -91,7 +91,7 @@ fn a_cache_that_is_forgotten_is_lost_and_never_comes_back() {
     let forget = || site.command(&["cache", "forget", "plimsoll.toml", "db"]).output().unwrap();
     let forgotten = forget();
     let said = text(&forgotten.stdout);
-    assert!(forgotten.status.success() && said.ends_with("is given up, and what only it had is lost\n"), "{said}");
+    assert!(forgotten.status.success() && said.ends_with("is given up, and its dirty data is lost\n"), "{said}");
     let again = forget();
     let line = "plimsoll.toml:7: volume.db: got one without a cache, allowed one that has a cache";
     assert_eq!((text(&again.stderr).trim(), again.status.code()), (line, Some(2)));
@@ -118,18 +118,21 @@ fn a_cache_that_was_away_when_it_was_forgotten_is_refused_when_it_is_back() {
     std::process::Command::new("chmod").arg("666").arg(&fast).status().unwrap();
     // Not even a new one is made in its place without a word.
     let made = site.command(&["cache", "make", "plimsoll.toml", "fast"]).output().unwrap();
-    let why = "what is newest of volume db may be in its cache fast, on";
+    let why = "the newest data of volume db may be in its cache fast, on";
     assert!(!made.status.success() && text(&made.stderr).contains(why), "{}", text(&made.stderr));
     let forgotten = site.command(&["cache", "forget", "plimsoll.toml", "db"]).output().unwrap();
     let (said, path) = (text(&forgotten.stdout), fast.display().to_string());
-    assert!(said.contains(&format!("WARNING: what is at {path} is not that cache; should it come back")), "{said}");
+    assert!(
+        said.contains(&format!("WARNING: {path} holds something else than that cache; if the cache comes back")),
+        "{said}"
+    );
     reconfigured(&site, &[(KEY, "")]);
     let daemon = site.up();
     let mut client = connect(&site);
     client.write(0, &[5; BLOCK_BYTES], true).unwrap();
     std::fs::rename(&away, &fast).unwrap();
     let attached = site.ask(&["cache", "attach", "db", "fast"]);
-    let old = format!("what is on {path} was given up: it may be older than what volume db has");
+    let old = format!("the cache on {path} was given up: its data may be older than that of volume db");
     assert!(!attached.status.success() && text(&attached.stderr).contains(&old), "{}", text(&attached.stderr));
     daemon.stop();
     reconfigured(&site, &[("[volume.db]\n", &format!("[volume.db]\n{KEY}"))]);
@@ -176,7 +179,7 @@ fn another_notes_directory_does_not_hide_which_cache_a_volume_has() {
     assert!(before == std::fs::read(site.path("fast.img")).unwrap(), "what is refused is not touched");
     let adopted = site.command(&["cache", "adopt", "plimsoll.toml", "fast"]).output().unwrap();
     let said = text(&adopted.stdout);
-    assert!(said.trim().ends_with("from now on it is noted that the volume has it"), "{said}{}", text(&adopted.stderr));
+    assert!(said.trim().ends_with("a note now says that the volume has this cache"), "{said}{}", text(&adopted.stderr));
     let daemon = site.up();
     blocks.verify(&mut connect(&site));
     daemon.stop();
@@ -198,7 +201,7 @@ fn an_older_copy_of_a_cache_is_refused() {
     let put = |from: &std::path::Path| std::fs::write(&fast, std::fs::read(from).unwrap()).unwrap();
     put(&copy);
     let log = text(&site.up_fails().stderr);
-    assert!(log.contains("is an older copy of the cache of volume db: it has begun 1 times"), "{log}");
+    assert!(log.contains("is an older copy of the cache of volume db: it has started 1 times"), "{log}");
     put(&newest);
     let daemon = site.up();
     let mut read = [0; BLOCK_BYTES];
@@ -219,8 +222,8 @@ fn a_note_of_another_volume_or_one_that_cannot_be_read_is_no_reason_to_serve_wit
         assert!(log.contains(&format!("plimsoll.toml:7: volume.renamed: cache: {why}")), "{log}");
     };
     refused(&format!(
-        "what its slow device is known by is noted of volume \"db\", whose cache \"fast\" on {fast} was not detached (if that is \
-         this one, it can be forgotten by that name)"
+        "its slow device is noted as that of volume \"db\", and cache \"fast\" of that volume, on {fast}, was not detached \
+         (if both are the same volume, forget the cache under that name)"
     ));
     let note = note_of(&site);
     std::fs::write(&note, "{").unwrap();
@@ -292,8 +295,8 @@ fn without_a_whole_note_nothing_is_served_until_an_administrator_says_so() {
     let fast = site.path("fast.img").display().to_string();
     let means = format!("and no whole note says which cache volume db has: {fast} has ");
     assert!(log.contains("is no note of a cache") && log.contains(&means), "{log}");
-    let advice = "of that not yet on the slow device; if that is its cache: plimsoll cache adopt plimsoll.toml fast while no daemon runs \
-                  (to do without, and lose what only its cache has: plimsoll cache forget plimsoll.toml db)";
+    let advice = "of that not yet on the slow device; if that is the volume's cache: plimsoll cache adopt plimsoll.toml fast while no daemon runs \
+                  (to do without its cache, and lose the dirty data: plimsoll cache forget plimsoll.toml db)";
     assert!(log.trim().ends_with(advice), "{log}");
     assert!(before == std::fs::read(site.path("fast.img")).unwrap(), "what is refused is not touched");
     let run = |arguments: &[&str]| {
@@ -315,7 +318,7 @@ fn without_a_whole_note_nothing_is_served_until_an_administrator_says_so() {
     let log = text(&site.up_fails().stderr);
     assert!(log.contains("put cache = NAME into the section, then plimsoll cache adopt plimsoll.toml NAME"), "{log}");
     let said = run(&["cache", "forget", "plimsoll.toml", "db"]);
-    assert!(said.contains("is served as it is, and what only its cache had is lost; "), "{said}");
+    assert!(said.contains("is served without its cache from now on, and the cache's dirty data is lost; "), "{said}");
     assert!(!note.exists());
     site.up().stop();
     without(false);
@@ -347,7 +350,7 @@ fn a_copy_of_a_file_with_a_cache_is_not_served_as_if_it_were_whole() {
     let forgotten = site.command(&["cache", "forget", "plimsoll.toml", "db"]).output().unwrap();
     let said = text(&forgotten.stdout);
     assert!(
-        said.contains("is served as it is") && said.trim().ends_with("and stays"),
+        said.contains("is served without a cache from now on") && said.trim().ends_with("and stays"),
         "{said}{}",
         text(&forgotten.stderr)
     );
@@ -472,7 +475,10 @@ fn a_slow_file_that_was_moved_is_served_with_its_cache_after_a_word() {
     );
     reconfigured(&site, &[(SECTION, ""), (KEY, "")]);
     let log = text(&site.up_fails().stderr);
-    assert!(log.contains("if it was moved: put cache = \"fast\" into the section") && log.contains(advice), "{log}");
+    assert!(
+        log.contains("if the file was moved: put cache = \"fast\" into the section") && log.contains(advice),
+        "{log}"
+    );
     reconfigured(&site, &[("[volume.db]\n", &format!("{SECTION}[volume.db]\n{KEY}"))]);
     let adopt = |more: &[&str]| {
         let words = [&["cache", "adopt", "plimsoll.toml", "fast"], more].concat();
@@ -482,7 +488,7 @@ fn a_slow_file_that_was_moved_is_served_with_its_cache_after_a_word() {
     let (is_adopted, said) = adopt(&[]);
     assert!(!is_adopted && said.contains(advice), "{said}");
     let (is_adopted, said) = adopt(&["--moved"]);
-    assert!(is_adopted && said.trim().ends_with("from now on it is noted that the volume has it"), "{said}");
+    assert!(is_adopted && said.trim().ends_with("a note now says that the volume has this cache"), "{said}");
     for _ in 0..2 {
         let daemon = site.up();
         blocks.verify(&mut connect(&site));

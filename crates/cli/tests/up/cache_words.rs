@@ -83,7 +83,7 @@ fn damaged_blocks_count_once_and_are_named_with_the_command_that_gives_them_up()
     let table = done(&site, &["cache", "status"]);
     assert!(table.contains("works, 2 blocks were DAMAGED, 2 lost"), "{table}");
     let given_up = done(&site, &["cache", "detach", "db", "--lost"]);
-    assert!(given_up.contains("8 KiB could not be read and are lost"), "{given_up}");
+    assert!(given_up.contains("8 KiB of dirty data could not be read and are lost"), "{given_up}");
     let log = daemon.stop();
     assert_eq!(log.matches(named).count(), 1, "{log}");
 }
@@ -104,13 +104,13 @@ fn a_start_without_the_file_of_a_cache_names_the_command_that_makes_one_and_what
     site.up().stop();
     // It is noted from now on that the volume has one.
     std::fs::rename(&fast, &kept).unwrap();
-    refused("to make one: plimsoll cache make plimsoll.toml fast --replace (what only the old one had is lost)");
+    refused("to make one: plimsoll cache make plimsoll.toml fast --replace (the old cache's dirty data is lost)");
     // It is there, and this user may not open it. (A directory is refused when the configuration is read.)
     std::fs::File::create(&fast).unwrap();
     std::fs::set_permissions(&fast, std::os::unix::fs::PermissionsExt::from_mode(0o000)).unwrap();
     refused(
-        "if it can be read and not written: plimsoll cache rescue plimsoll.toml db copies what only it has, and plimsoll cache forget \
-         plimsoll.toml db gives it up then",
+        "if it can be read and not written: plimsoll cache rescue plimsoll.toml db copies its dirty data, and then plimsoll \
+         cache forget plimsoll.toml db gives it up",
     );
 }
 
@@ -141,7 +141,7 @@ fn a_damaged_journal_is_refused_with_the_bound_of_what_accepting_it_loses() {
     let log = text(&site.up_fails().stderr);
     let bound = "1 blocks of the cache's journal and 0 pages of its map are damaged; accepting that loses at most 1.03 MiB (263 units) that the \
                  slow device lacks: 40 KiB (10 units) that cannot be believed any more, and at most 253 units that the damaged records \
-                 named; 0 clean units are forgotten, too; all of that was written in the last 3600 s before the daemon ended";
+                 named; 0 clean units are forgotten, too; all of this data was written in the last 3600 s before the daemon ended";
     let accepts = "put accept_losses = true into cache.fast (plimsoll.toml:7), then plimsoll up plimsoll.toml";
     assert!(log.contains(bound) && log.contains(accepts), "{log}");
     let path = site.path("plimsoll.toml");
@@ -188,4 +188,64 @@ fn a_volume_that_was_made_longer_is_answered_with_the_way_that_loses_nothing() {
     blocks.verify(&mut client);
     client.write(31 << 20, &[7; BLOCK_BYTES], true).unwrap();
     daemon.stop();
+}
+
+/// Commands on a volume without a cache: each ends as one with bad input does.
+///
+/// Planted break: a flush of it is a failure (exit code 1).
+#[test]
+fn a_volume_without_a_cache_is_bad_input_for_each_command() {
+    let site = site("");
+    let path = site.path("plimsoll.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, file.replace("cache = \"fast\"\n", "")).unwrap();
+    let daemon = site.up();
+    for arguments in [
+        &["flush", "db"][..],
+        &["policy", "db", "--policy", "lru"],
+        &["detach", "db"],
+        &["detach", "db", "--lost"],
+        &["resize", "db", "2MiB"],
+    ] {
+        let answer = told(&site.ask(&[&["cache"], arguments].concat()));
+        assert_eq!(answer, (Some(2), "volume db has no cache".to_owned()), "{arguments:?}");
+    }
+    daemon.stop();
+}
+
+/// `size` and `dirty_max` of a cache that is there are changed in the file. Outcome: `check`, the log of the start and
+/// that of a SIGHUP say that nothing comes of it, and which command gives the cache another size; after that, nothing is
+/// said.
+///
+/// Planted breaks: nothing is compared; SIGHUP says that the size waits for a restart, and no more.
+#[test]
+fn a_size_that_has_no_effect_is_told() {
+    let site = site("");
+    let path = site.path("plimsoll.toml");
+    let file = std::fs::read_to_string(&path).unwrap();
+    let daemon = site.up();
+    std::fs::write(&path, file.replace("\"4MiB\"", "\"8MiB\"\ndirty_max = \"6MiB\"")).unwrap();
+    daemon.signal(rustix::process::Signal::HUP);
+    let log = daemon.stop();
+    let waits = "cache.fast.size (of a cache that is made then; plimsoll cache resize changes one that is there)";
+    assert!(log.contains(waits), "{log}");
+    let lines = [
+        "plimsoll.toml:9: cache.fast.size: 8 MiB has no effect on the cache that is there: it holds 3.91 MiB, not 7.89 MiB (to give it \
+         another size: plimsoll cache resize db \"8388608 B\")",
+        "plimsoll.toml:10: cache.fast.dirty_max: 6 MiB has no effect on the cache that is there: it holds 3.91 MiB",
+    ];
+    let check = || {
+        let output = site.command(&["check", "plimsoll.toml"]).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let said = check();
+    assert!(lines.iter().all(|line| said.contains(line)), "{said}");
+    let daemon = site.up();
+    done(&site, &["cache", "resize", "db", "8388608 B"]);
+    let log = daemon.stop();
+    assert!(lines.iter().all(|line| log.contains(&format!("WARN {line}"))), "{log}");
+    assert!(!check().contains("has no effect"), "{}", check());
+    let log = site.up().stop();
+    assert!(!log.contains("has no effect"), "{log}");
 }

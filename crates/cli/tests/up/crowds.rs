@@ -123,7 +123,7 @@ fn an_agent_that_is_killed_lets_fifty_writers_go_within_a_second() {
 /// tenant.
 /// Promise: gates-floods.
 #[test]
-fn tenants_that_flood_the_agent_keep_nobody_from_it() {
+fn tenants_that_flood_the_agent_keep_no_other_from_it() {
     unless_a_lease_runs_out(|| {
         let Some(site) = site() else { return };
         let disk = Disk::new(&site, "ext4");

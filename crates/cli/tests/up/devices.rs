@@ -75,7 +75,10 @@ fn cannot() -> bool {
 }
 
 /// Outcome: neither a cache nor a volume takes a mounted device; a cache does not take one with a file system without a
-/// word; a volume takes it, since it serves what is there.
+/// word; a volume takes it, since it serves what is there. `up` and `check` refuse one that is mounted with the same
+/// line and exit code.
+///
+/// Planted break of that: `up` says what the volume and the cache say when they are opened, with exit code 1.
 /// Promise: notes-devices-in-use.
 #[test]
 fn a_device_that_is_mounted_or_holds_something_is_not_taken() {
@@ -116,11 +119,19 @@ fn a_device_that_is_mounted_or_holds_something_is_not_taken() {
     // As a volume.
     let plain = configuration(&fast.0, &slow_file).replace("cache = \"fast\"\n", "");
     let plain = Site::new(&plain);
-    let log = text(&plain.up_fails().stderr);
-    assert!(
-        log.contains(&format!("volume db: {} is in use: mounted on {}", fast.0.display(), target.display())),
-        "{log}"
+    let why = format!(
+        ".file: got \"{}\", in use: mounted on {}, allowed a file or block device that nothing else uses",
+        fast.0.display(),
+        target.display()
     );
+    // As a cache, too; `check` says the same.
+    for site in [&plain, &site] {
+        let (up, check) = (site.up_fails(), site.command(&["check", "plimsoll.toml"]).output().unwrap());
+        let last = text(&up.stderr).lines().last().unwrap().to_owned();
+        assert!(last.contains(&why), "{last}");
+        assert_eq!(last, text(&check.stderr).trim());
+        assert_eq!((up.status.code(), check.status.code()), (Some(2), Some(2)));
+    }
     drop(mounted);
     let daemon = plain.up();
     connect(&plain).read(0, &mut [0; BLOCK_BYTES]).unwrap();
@@ -147,7 +158,8 @@ fn a_file_below_a_loop_device_is_not_taken() {
         let device = Loop::over(taken);
         let said = make();
         assert!(
-            said.contains(&format!("{} is in use: the loop device {}", taken.display(), device.0.display())),
+            said.contains(&*taken.to_string_lossy())
+                && said.contains(&format!("in use: the loop device {}", device.0.display())),
             "{said}"
         );
     }
@@ -225,7 +237,7 @@ fn a_loop_device_on_a_file_that_is_mounted_by_another_one_is_not_served() {
     runs("mount", &[devices[0].0.to_str().unwrap(), target.to_str().unwrap()]);
     let _mounted = Mounted(&target);
     let log = text(&plain(&devices[1].0).up_fails().stderr);
-    let why = format!("{}, which lies beneath it: the loop device {}", slow.display(), devices[0].0.display());
+    let why = format!("{}, a device beneath it, is the loop device {}", slow.display(), devices[0].0.display());
     assert!(log.contains(&why), "{log}");
 }
 
@@ -310,7 +322,7 @@ fn a_cache_follows_its_slow_file_to_a_loop_device_and_back() {
             let half = part("8388608", "8388608");
             let wrong = Site::new(&configuration(&half.0, &fast).replace("16MiB", "8MiB"));
             let (is_adopted, said) = adopt(&wrong);
-            let why = "no note that came along with the slow file names this cache";
+            let why = "no note that is attached to the slow file names this cache";
             assert!(!is_adopted && said.contains(why), "{said}");
         }
     }

@@ -155,7 +155,7 @@ fn a_volume_is_served_with_its_own_key_or_not_at_all() {
     std::fs::remove_dir_all(site.path("notes")).unwrap();
     let daemon = site.up();
     let log = daemon.stop();
-    assert!(log.contains("nobody noted with which key it was written"), "{log}");
+    assert!(log.contains("no note says which key the volume was written with"), "{log}");
     let key: String = key_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(!log.contains(&key[..16]));
 }

@@ -65,7 +65,7 @@ fn a_health_check_that_connects_and_closes_is_not_in_the_log() {
 /// Planted break that was seen red: each is a line.
 /// Promise: daemon-peer-log.
 #[test]
-fn whoever_speaks_something_else_is_in_the_log_some_times() {
+fn a_peer_of_another_protocol_is_in_the_log_some_times() {
     let site = Site::of_normal_user(BOTH);
     let daemon = site.up();
     for address in addresses(&daemon.served) {

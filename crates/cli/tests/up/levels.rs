@@ -121,7 +121,7 @@ fn shares(scheduler: &str, is_known: bool) -> Option<[u64; 2]> {
 /// moves nothing.
 /// Promise: tenants-levels.
 #[test]
-fn who_has_a_higher_priority_has_more_of_the_calls_that_wait_for_fsync() {
+fn a_higher_priority_has_more_of_the_calls_that_wait_for_fsync() {
     for is_known in [true, false] {
         unless_a_lease_runs_out(|| {
             let Some([low, high]) = shares("afq", is_known) else { return };
@@ -149,7 +149,7 @@ fn written_in_slices(site: &Site, why: &mut Why, name: &str) -> u64 {
 /// if that tenant does nothing.
 /// Promise: tenants-levels.
 #[test]
-fn a_large_fsync_is_written_in_slices_beside_whom_a_short_one_was_promised() {
+fn a_large_fsync_is_written_in_slices_beside_an_account_with_a_short_deadline() {
     for (scheduler, is_known) in
         [("split_deadline", true), ("split_deadline_flusher", true), ("split_deadline_flusher", false)]
     {

@@ -48,7 +48,7 @@ fn a_volume_is_loaded_as_spc1_does() {
 }
 
 #[test]
-fn a_picture_where_this_user_may_not_write_is_refused_before_anybody_is_asked() {
+fn a_picture_where_this_user_may_not_write_is_refused_at_once() {
     let site = Site::of_normal_user(VOLUMES);
     for out in ["/load.svg", "/etc/passwd"] {
         let output = site.command(&["load", "missing", "--out", out]).output().unwrap();

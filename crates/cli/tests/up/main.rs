@@ -3,6 +3,7 @@
 mod agent;
 mod cache;
 mod cache_notes;
+mod cache_unserved;
 mod cache_words;
 mod classes;
 mod compressed;

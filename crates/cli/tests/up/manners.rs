@@ -205,7 +205,7 @@ fn a_daemon_whose_log_cannot_be_written_goes_on() {
 /// Broken on purpose and seen red: any user that has made the directory may have it.
 /// Promise: daemon-prepared-path.
 #[test]
-fn a_state_directory_that_somebody_else_has_made_is_refused_and_left_as_it_is() {
+fn a_state_directory_of_another_user_is_refused_and_left_as_it_is() {
     let site = Site::new(MEMORY);
     let state = site.path("state");
     std::fs::create_dir(&state).unwrap();
@@ -214,7 +214,7 @@ fn a_state_directory_that_somebody_else_has_made_is_refused_and_left_as_it_is() 
     symlink(site.path("precious"), state.join("lock")).unwrap();
     let said = |output: Output| text(&output.stderr);
     let open_to_all = said(site.up_fails());
-    assert!(open_to_all.contains("state is not ours: others may write to it (mode 0777)"), "{open_to_all}");
+    assert!(open_to_all.contains("state cannot be used: others may write to it (mode 0777)"), "{open_to_all}");
     std::fs::set_permissions(&state, PermissionsExt::from_mode(0o755)).unwrap();
     let linked = said(site.up_fails());
     assert!(linked.contains("state/lock: Too many levels of symbolic links"), "{linked}");
@@ -241,7 +241,7 @@ fn a_state_directory_can_be_entered_whatever_the_mask() {
 /// is asked.
 /// Promise: daemon-own-user.
 #[test]
-fn commands_ask_nobody_but_root_and_their_own_user_unless_they_are_told_to() {
+fn commands_ask_daemons_of_root_and_their_own_user_only_unless_told_to() {
     if !rustix::process::geteuid().is_root() {
         return println!("not run: other users need root");
     }
@@ -340,6 +340,31 @@ fn run_ends_as_other_wrappers_do() {
     assert_eq!(code(&site, &["true"]), Some(125), "no agent answers");
 }
 
+/// A command runs with `--verbose`, then where no daemon is. Outcome: stderr names what was joined, and what is waited
+/// for; stdout is the command's alone.
+///
+/// Planted breaks: nothing is said of what was joined; the wait is silent.
+#[test]
+fn run_says_what_it_has_joined_and_what_it_waits_for() {
+    let site = Site::new("");
+    let waited = site.command(&["run", "--socket", "none.sock", "--", "true"]).output().unwrap();
+    let said = text(&waited.stderr);
+    assert!(
+        said.starts_with("plimsoll run: waiting up to 5 s for a daemon at none.sock\nno daemon answers at "),
+        "{said}"
+    );
+    assert_eq!((waited.status.code(), text(&waited.stdout)), (Some(125), String::new()));
+    let Some(site) = agent_site() else { return };
+    let _disk = Disk::new(&site, "ext4");
+    let daemon = start(&site);
+    let output = run(&site, &["--verbose"], &["echo", "hi"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.starts_with("plimsoll run: joined ") && said.contains(" as ") && said.contains("echo"), "{said}");
+    assert_eq!((said.lines().count(), text(&output.stdout)), (1, "hi\n".to_owned()));
+    assert_eq!(text(&run(&site, &[], &["echo", "hi"]).output().unwrap().stderr), "");
+    daemon.stop();
+}
+
 /// Broken on purpose and seen red: what the filter cannot is said of the program; arguments have to be texts.
 /// Promise: tenants-refused.
 #[test]
@@ -356,7 +381,10 @@ fn a_command_behind_a_filter_cannot_start_another_and_its_arguments_may_be_anyth
     // A failure of its own: the command has not started.
     assert_eq!(nested.status.code(), Some(125), "{nested:?}");
     let said = text(&nested.stderr);
-    assert!(said.starts_with("cannot put the command behind a filter: ") && said.contains("one only"), "{said}");
+    assert!(
+        said.starts_with("cannot put the command behind a filter: ") && said.contains("Linux allows one"),
+        "{said}"
+    );
     let odd = std::ffi::OsStr::from_bytes(b"disk/caf\xe9");
     let output = run(&site, &[], &["touch"]).arg(odd).output().unwrap();
     assert!(output.status.success() && site.folder.path().join(odd).exists(), "{output:?}");
@@ -367,7 +395,7 @@ fn a_command_behind_a_filter_cannot_start_another_and_its_arguments_may_be_anyth
 /// the second agent takes it away.
 /// Promise: tenants-second-agent.
 #[test]
-fn an_agents_gates_are_left_to_it_by_who_comes_second() {
+fn a_second_agent_leaves_the_gates_to_the_first() {
     let Some(site) = agent_site() else { return };
     // Two disks, since a disk has one agent, of one name.
     let _disks = ["disk", "other/disk"].map(|folder| Disk::at(&site, folder, "ext4"));

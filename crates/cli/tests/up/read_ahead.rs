@@ -24,7 +24,7 @@ nbd = {}
 "#;
 
 #[test]
-fn who_reads_in_sequence_gets_what_was_read_ahead_and_status_says_so() {
+fn a_sequential_reader_gets_what_was_read_ahead_and_status_says_so() {
     let site = Site::new(CONFIGURATION);
     let content: Vec<u8> = (0..4u32 << 20).flat_map(u32::to_le_bytes).collect();
     std::fs::write(site.path("disk"), &content).unwrap();
@@ -44,7 +44,7 @@ fn who_reads_in_sequence_gets_what_was_read_ahead_and_status_says_so() {
     assert_eq!((&ahead["bytes_max"], &ahead["memory_bytes"]), (&(512 << 10).into(), &(1 << 20).into()));
     assert!(volumes[1]["read_ahead"].is_null());
     let text = String::from_utf8(site.ask(&["status"]).stdout).unwrap();
-    assert!(text.contains("volume db: 16 MiB read ahead, 16 MiB handed out of that, 0 B dropped unread"), "{text}");
+    assert!(text.contains("volume db: 16 MiB read ahead, 16 MiB of that used, 0 B dropped unread"), "{text}");
     client.disconnect().unwrap();
     daemon.stop();
 }

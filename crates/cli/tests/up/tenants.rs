@@ -97,7 +97,7 @@ fn a_command_beyond_its_limit_waits_and_its_session_ends_with_it() {
 
 /// Promise: tenants-run-direct.
 #[test]
-fn a_command_is_itself_to_whoever_started_it() {
+fn a_command_has_its_own_identity_for_its_caller() {
     let Some(site) = site() else { return };
     let Some(daemon) = up(&site) else { return };
     let ended = run(&site, &["--name", "seven"], &["sh", "-c", "echo to stdout; echo to stderr >&2; exit 7"]).output();
@@ -138,7 +138,7 @@ while :; do sleep 1; done
 /// `script` gives `plimsoll run` a terminal, and types into it what it reads.
 /// Promise: tenants-run-direct.
 #[test]
-fn a_command_has_the_terminal_of_whoever_started_it() {
+fn a_command_has_the_terminal_of_its_caller() {
     let Some(site) = site() else { return };
     if !Command::new("script").arg("--version").output().is_ok_and(|output| output.status.success()) {
         println!("not run: script is missing (util-linux)");

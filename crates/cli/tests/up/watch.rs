@@ -20,7 +20,7 @@ pub fn ends_with_its_reader(mut command: Command) {
 
 /// Broken on purpose and seen red: a reader that went away is nothing to the loop.
 #[test]
-fn a_status_that_nobody_reads_any_more_ends() {
+fn a_status_without_a_reader_ends() {
     let site = Site::of_normal_user(
         "[device.disk0]\n[pool.web]\ndevice = \"disk0\"\n[volume.db]\npool = \"web\"\nsize = \"8MiB\"\nmemory = true\nnbd = {}\n",
     );

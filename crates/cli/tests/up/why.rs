@@ -76,7 +76,7 @@ fn write(disk: &Disk<'_>, name: &str, mib: u64, conversion: &str) -> u32 {
 
 /// Promise: tags-why.
 #[test]
-fn who_dirtied_a_file_is_named_and_not_the_thread_that_wrote_it_back() {
+fn the_process_that_dirtied_a_file_is_named_and_not_the_thread_that_wrote_it_back() {
     for kind in ["ext4", "xfs"] {
         let Some(site) = site() else { return };
         let disk = Disk::new(&site, kind);
@@ -174,7 +174,7 @@ fn tables_are_for_people() {
 }
 
 #[test]
-fn what_nobody_reads_any_more_ends() {
+fn a_command_without_a_reader_ends() {
     let Some(site) = site() else { return };
     let disk = Disk::new(&site, "ext4");
     for form in [&[][..], &["--json"]] {

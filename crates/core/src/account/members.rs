@@ -1,4 +1,4 @@
-//! What a pool knows of the accounts directly in it, so that opening one more costs the same among ten and a million.
+//! Sums over the direct members of a pool, so that opening one more costs the same among ten and a million.
 
 use super::AccountId;
 use std::collections::BTreeMap;

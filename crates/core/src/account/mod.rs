@@ -1,9 +1,9 @@
 //! The tree of accounts and what each was promised.
 //!
 //! An administrator makes long-lived **pools**; applications open **sessions** inside them (Zygaria, section 3). The
-//! root stands for the device itself. A node's reserve is taken out of its parent's: the reserves of a pool's sessions
-//! must fit the pool's, the pools' must fit what the device can do at its worst. That check is *admission*; a refusal
-//! says by how much it failed.
+//! root stands for the device itself. A node's reserve is a part of its parent's. The reserves of a pool's sessions
+//! must fit the pool's, and the pools' must fit the device's worst case. That check is *admission*. A refusal says by
+//! how much the reserve does not fit.
 
 mod members;
 mod tree;

@@ -5,8 +5,8 @@ use super::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The accounts of one device. Numbers are dense and the lowest free one is given out first, so that the accounts that
-/// are open at once fit the fast path of [`crate::CauseSet`]. Opening, changing and closing cost O(log accounts).
+/// The accounts of one device. Numbers are dense, and the lowest free one is assigned first. So the accounts that are
+/// open at once fit the fast path of [`crate::CauseSet`]. Opening, changing and closing cost O(log accounts).
 #[derive(Clone, Debug)]
 pub struct AccountTree {
     device: DeviceProfile,
@@ -23,7 +23,7 @@ struct Slot {
 }
 
 impl AccountTree {
-    /// A tree with only its root, which stands for `device` and has all of its worst-case rate to give away.
+    /// A tree with only its root, which stands for `device` and has all of its worst-case rate.
     pub fn new(device: DeviceProfile) -> AccountTree {
         let root = Account {
             id: AccountId::ROOT,
@@ -110,8 +110,8 @@ impl AccountTree {
     /// Opens an account in `parent`.
     ///
     /// # Errors
-    /// A name that a sibling has, a parent that is closed, a session or too deep, an allocation out of range, or a
-    /// reserve that does not fit into what the parent has left.
+    /// A name that a sibling has; a parent that is closed, a session or too deep; or an allocation out of range. Also a
+    /// reserve that does not fit into the rest of its parent's.
     pub fn open(
         &mut self,
         parent: AccountId,

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | files and crates | `lengths`, `crate_floors`, `folder_floors`, `circles`, `unsafe_code` |
 //! | types | `impls`, `fields`, `type_names` |
+//! | front ends | `front_ends` |
 //! | texts | `comments`, `words` with `pronouns`, `terms`, `machine_paths` |
 //! | pages | `registries`, `promises`, `generated`, `figures`, `metrics`, `code_paths`, `links` |
 //!
@@ -20,6 +21,7 @@ mod facts;
 mod fields;
 mod figures;
 mod folder_floors;
+mod front_ends;
 mod generated;
 mod impls;
 mod krate;
@@ -32,6 +34,7 @@ mod metrics;
 mod promises;
 mod pronouns;
 mod registries;
+mod sentences;
 mod terms;
 mod tree;
 mod type_names;

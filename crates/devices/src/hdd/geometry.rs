@@ -2,7 +2,7 @@
 //!
 //! The intuition: imagine the drive read every sector from the first to the last without a pause. Each sector then has
 //! a moment in that journey, its **stream time**. Tracks follow each other with a skew, so that the switch to the next
-//! track takes exactly as long as the gap; hence one number answers three questions:
+//! track takes exactly as long as the gap. Hence one number answers three questions:
 //!
 //! ```text
 //!   stream time   0 ........ revolution .. +skew ........ +revolution .. +skew ...
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The rule: sectors fill a track, tracks a cylinder (head by head), cylinders the disk from the rim inwards. The
-//! complication: outer tracks hold more sectors, so the stroke is cut into zones of equally many cylinders, each with
+//! complication: outer tracks hold more sectors. So the stroke is cut into zones of equally many cylinders, each with
 //! its own number of sectors per track.
 
 use super::parameters::HddParameters;
@@ -92,7 +92,7 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Lays a drive out: as many cylinders as its capacity needs, in zones whose track length falls evenly from the
+    /// Lays a drive out: as many cylinders as its capacity needs, in zones with track lengths that fall evenly from the
     /// outermost to the innermost.
     pub fn new(parameters: &HddParameters) -> Geometry {
         let (heads, zones) = (parameters.heads, parameters.zones);
@@ -102,7 +102,7 @@ impl Geometry {
         let sectors_per_zone_cylinder: u64 = (0..zones).map(|zone| heads * sectors_per_track(zone)).sum();
         let cylinders_per_zone = sectors.div_ceil(sectors_per_zone_cylinder);
         let head_skew_ns = parameters.head_switch_us * 1_000;
-        let cylinder_skew_ns = (parameters.seek_track_to_track_us * 1_000).max(head_skew_ns);
+        let cylinder_skew_ns = (parameters.seek.track_to_track_us * 1_000).max(head_skew_ns);
         let cylinder_ns = heads * parameters.revolution_ns + (heads - 1) * head_skew_ns + cylinder_skew_ns;
         let mut sector_first = 0;
         let zones = (0..zones)
@@ -195,7 +195,7 @@ fn divide(dividend: u64, divisor: u64) -> (u64, u64) {
 ///
 /// Short seeks accelerate half the way and brake the other half: time grows with the square root of the distance. Long
 /// seeks coast at full speed: time grows linearly (Ruemmler and Wilkes, "An introduction to disk drive modeling",
-/// 1994). The two meet at a third of the stroke. Data sheets give three points of the curve; the meeting point is
+/// 1994). The two meet at a third of the stroke. Data sheets give three points of the curve. The meeting point is
 /// placed so that the mean over all pairs of cylinders is the data sheet's average:
 ///
 /// ```text
@@ -216,7 +216,7 @@ impl SeekCurve {
     /// The curve through the three figures of the data sheet.
     pub fn new(parameters: &HddParameters, cylinders: u64) -> SeekCurve {
         let [track_to_track_ns, average_ns, full_stroke_ns] =
-            [parameters.seek_track_to_track_us, parameters.seek_average_us, parameters.seek_full_stroke_us]
+            [parameters.seek.track_to_track_us, parameters.seek.average_us, parameters.seek.full_stroke_us]
                 .map(|us| us as f64 * 1e3);
         SeekCurve {
             track_to_track_ns,

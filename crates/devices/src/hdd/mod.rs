@@ -1,9 +1,9 @@
 //! Disk drives: one arm, spinning platters, a queue and a buffer.
 //!
-//! The intuition: the arm does one thing at a time. What it does next is decided when it becomes free, and from that
-//! moment on the time at which it will be done is known: seek, wait until the sector comes round, transfer. So the
-//! model is a short list of decisions, each made at a time that the earlier ones fixed; how late the host looks at the
-//! results does not matter.
+//! The intuition: the arm does one thing at a time. When it becomes free, it decides on the next command. From that
+//! moment on the time of the command's end is known: seek, wait for the sector, transfer. So the model is a short list
+//! of decisions, each made at a time that the earlier ones fixed. The time at which the host looks at the results does
+//! not matter.
 //!
 //! ```text
 //!   arrival --overhead--> ready        head there          first sector     last sector
@@ -11,17 +11,17 @@
 //! ```
 //!
 //! The platters turn with absolute time: the angle at time t is (t + phase) modulo one revolution. So the rotational
-//! delay is what it is on a real drive: small for a request that keeps up with the stream, almost a whole revolution
-//! for one that comes a moment too late.
+//! delay is as on a real drive. It is small for a request that keeps up with the stream, almost a whole revolution for
+//! one that comes a moment too late.
 //!
-//! Three things bypass the arm: a read whose data is in the buffer, a write that the volatile cache takes, and trims
-//! and zeroing, which are only noted. Rules where they meet the arm:
+//! Three things bypass the arm: a read with its data in the buffer, a write that the volatile cache takes, and trims
+//! and zeroing. The last are only noted. Rules where they meet the arm:
 //!
 //! - After a read the drive reads on (`read_buffer.rs`) until another command needs the arm.
 //! - A forced write goes to the platters. Without a write cache every write does.
 //! - A flush drains the write cache before anything else is done.
-//! - The cache drains by itself while no command waits; a write for which there is no room waits for a drain, and takes
-//!   turns with the queue.
+//! - The cache drains by itself while no command waits. A write without room waits for a drain, and takes turns with
+//!   the queue.
 //!
 //! Offsets beyond the capacity wrap around; a request that crosses the end stops there. Nothing here panics on what a
 //! host sends.
@@ -90,7 +90,7 @@ impl Hdd {
     pub fn new(parameters: &HddParameters, seed: u64) -> Hdd {
         let geometry = Geometry::new(parameters);
         let seek = SeekCurve::new(parameters, geometry.cylinders());
-        let read_ahead_sectors = parameters.read_ahead_bytes / SECTOR_BYTES;
+        let read_ahead_sectors = parameters.buffer.read_ahead_bytes / SECTOR_BYTES;
         Hdd {
             profile: DeviceProfile {
                 name: parameters.name.to_owned(),
@@ -98,7 +98,7 @@ impl Hdd {
                 worst_case_runs_per_second: parameters.worst_case_runs_per_second,
                 sequential_bytes_per_second: parameters.sequential_bytes_per_second,
                 sequential_write_bytes_per_second: parameters.sequential_bytes_per_second,
-                write_settle: Span::from_micros(parameters.write_settle_us),
+                write_settle: Span::from_micros(parameters.seek.write_settle_us),
                 is_rotational: true,
                 outstanding_max: parameters.outstanding_max,
             },
@@ -107,8 +107,8 @@ impl Hdd {
             queue: Queue::new(parameters.window, Span::from_micros(parameters.age_max_us)),
             blocked: VecDeque::with_capacity(64),
             is_blocked_turn: true,
-            buffer: ReadBuffer::new(parameters.read_segments, 2 * read_ahead_sectors),
-            cache: WriteCache::new(parameters.write_cache_bytes),
+            buffer: ReadBuffer::new(parameters.buffer.read_segments, 2 * read_ahead_sectors),
+            cache: WriteCache::new(parameters.buffer.write_cache_bytes),
             sectors_leaving: 0,
             head_sector: 0,
             free_at: Time::ZERO,
@@ -156,8 +156,8 @@ impl Hdd {
         let switch_ns = if from.head == to.head { 0 } else { self.parameters.head_switch_us * 1_000 };
         let extra_us = match (distance, is_write) {
             (..=1, _) => 0,
-            (_, false) => self.parameters.seek_start_us,
-            (_, true) => self.parameters.seek_start_us + self.parameters.write_settle_us,
+            (_, false) => self.parameters.seek.start_us,
+            (_, true) => self.parameters.seek.start_us + self.parameters.seek.write_settle_us,
         };
         Span::from_nanos(self.seek.seek_ns(distance).max(switch_ns) + extra_us * 1_000)
     }
@@ -210,7 +210,7 @@ impl Hdd {
 
     /// Lets the stream read on past `end`; if it had stopped at its limit, it must wait for that to come round.
     fn extend_stream(&mut self, at: Time, end: u64) {
-        let limit = (end + self.parameters.read_ahead_bytes / SECTOR_BYTES).min(self.geometry.sectors());
+        let limit = (end + self.parameters.buffer.read_ahead_bytes / SECTOR_BYTES).min(self.geometry.sectors());
         let Some(stream) = &self.buffer.stream else { return };
         if limit <= stream.limit {
             return;
@@ -240,7 +240,7 @@ impl Hdd {
             }
         }
         let done = self.transfer(at, stretch, false);
-        let limit = stretch.end + self.parameters.read_ahead_bytes / SECTOR_BYTES;
+        let limit = stretch.end + self.parameters.buffer.read_ahead_bytes / SECTOR_BYTES;
         self.buffer.stream = Some(Stream {
             begin: stretch.start,
             anchor: stretch.start,

@@ -1,9 +1,10 @@
 //! The drive's own queue: which command goes next.
 //!
-//! The rule is shortest positioning time first: of the commands that the drive looks at, the one whose first sector can
-//! be under the head soonest. It looks at the oldest `window` commands only. The complication is starvation: near
-//! commands that keep coming would hold a far one back for ever, so one that the drive has looked at for too long goes
-//! first. That time counts from when the drive first sees it, or a long queue would turn into first come, first served.
+//! The rule is shortest positioning time first. Of the commands in the drive's window, the next is the one with a first
+//! sector that can be under the head soonest. It looks at the oldest `window` commands only. The complication is
+//! starvation: near commands that keep coming would hold a far one back for ever. So a command that has been in the
+//! window for too long goes first. That time counts from the command's entry into the window, or a long queue would
+//! turn into first come, first served.
 
 use super::geometry::Stretch;
 use plimsoll_core::{Span, Time};
@@ -54,9 +55,9 @@ impl Queue {
         self.commands.push_back((command, command.arrived));
     }
 
-    /// Where in the queue the command stands that goes next at `now`: the oldest if it has been looked at for too long,
-    /// otherwise the one of the window that can be had soonest, the older of equals. `access_before` says when a
-    /// command can be had, or nothing if that is not before the time it is given: it may stop there. O(window).
+    /// Queue position of the next command at `now`: the oldest if it has been in the window for too long. Otherwise the
+    /// one of the window that can be had soonest, the older of equals. `access_before` says when a command can be had,
+    /// or nothing if that is not before the time it is given: it may stop there. O(window).
     pub fn next_position(&self, now: Time, access_before: impl Fn(&Command, Time) -> Option<Time>) -> Option<usize> {
         let (_, seen) = self.commands.front()?;
         let (mut soonest, mut position) = (Time::MAX, 0);

@@ -13,7 +13,7 @@ use std::ops::Range;
 pub struct Stream {
     /// First sector in the buffer.
     pub begin: u64,
-    /// A sector whose time is known.
+    /// A sector with a known time.
     pub anchor: u64,
     /// Its stream time.
     pub anchor_ns: u64,

@@ -1,7 +1,7 @@
 //! Each rule of the drive against a slow and obvious oracle.
 
 use super::geometry::{Geometry, SECTOR_BYTES, SeekCurve};
-use super::parameters::{DESKSTAR_120, HddParameters, SAS_15K, WD_AAKX};
+use super::parameters::{BufferParameters, DESKSTAR_120, HddParameters, SAS_15K, SeekTimes, WD_AAKX};
 use super::{Hdd, WriteCache};
 use crate::random::Random;
 use crate::{DeviceModel, DeviceRequest};
@@ -19,12 +19,14 @@ fn small() -> HddParameters {
         sectors_per_track_outer: 23,
         sectors_per_track_inner: 11,
         revolution_ns: 1_000_003,
-        seek_track_to_track_us: 170,
-        seek_average_us: 700,
-        seek_full_stroke_us: 1_300,
+        seek: SeekTimes {
+            track_to_track_us: 170,
+            average_us: 700,
+            full_stroke_us: 1_300,
+            write_settle_us: 50,
+            start_us: 20,
+        },
         head_switch_us: 90,
-        write_settle_us: 50,
-        seek_start_us: 20,
         command_overhead_us: 10,
         age_max_us: u64::MAX / 1_000,
         ..WD_AAKX
@@ -48,7 +50,7 @@ fn walk(parameters: &HddParameters, cylinders: u64) -> Vec<Walked> {
                 walked.push((cylinder, head, at(sector), at(sector + 1)));
             }
             let is_last = head + 1 == parameters.heads;
-            let gap_us = if is_last { parameters.seek_track_to_track_us } else { parameters.head_switch_us };
+            let gap_us = if is_last { parameters.seek.track_to_track_us } else { parameters.head_switch_us };
             track_ns += parameters.revolution_ns + gap_us * 1_000;
         }
     }
@@ -84,11 +86,11 @@ fn a_seek_takes_on_average_what_the_data_sheet_says() {
         let sum_ns: u64 =
             (0..pairs).map(|_| seek.seek_ns(random.below(cylinders).abs_diff(random.below(cylinders)))).sum();
         let mean_us = sum_ns as f64 / f64::from(pairs) / 1e3;
-        let known_us = parameters.seek_average_us as f64;
+        let known_us = parameters.seek.average_us as f64;
         assert!((mean_us / known_us - 1.0).abs() < 0.005, "{}: {mean_us} us", parameters.name);
         assert_eq!(seek.seek_ns(0), 0);
-        assert_eq!(seek.seek_ns(1), parameters.seek_track_to_track_us * 1_000);
-        assert!(seek.seek_ns(cylinders).abs_diff(parameters.seek_full_stroke_us * 1_000) <= 1);
+        assert_eq!(seek.seek_ns(1), parameters.seek.track_to_track_us * 1_000);
+        assert!(seek.seek_ns(cylinders).abs_diff(parameters.seek.full_stroke_us * 1_000) <= 1);
         let by_distance: Vec<_> = (0..cylinders).step_by(97).map(|distance| seek.seek_ns(distance)).collect();
         assert!(by_distance.is_sorted(), "{}: a longer seek is never faster", parameters.name);
     }
@@ -129,7 +131,7 @@ fn oracle(drive: &Hdd, walked: &[Walked], writes: &[(u64, u64, u64)]) -> Vec<(u6
             let (cylinder, track, stream_ns, _) = walked[sector as usize];
             let distance = cylinder.abs_diff(head.0);
             let switch_ns = if track == head.1 { 0 } else { parameters.head_switch_us * 1_000 };
-            let far_us = parameters.seek_start_us + parameters.write_settle_us;
+            let far_us = parameters.seek.start_us + parameters.seek.write_settle_us;
             let far_ns = if distance > 1 { far_us * 1_000 } else { 0 };
             let there_ns = start_ns + drive.seek.seek_ns(distance).max(switch_ns) + far_ns;
             // Every turn brings the sector under the head once; the first one after the arm is there counts.
@@ -206,7 +208,7 @@ proptest! {
 #[test]
 fn a_far_command_is_not_starved_by_near_ones() {
     let age_max = Span::from_millis(100);
-    let parameters = HddParameters { age_max_us: 100_000, write_cache_bytes: 0, ..DESKSTAR_120 };
+    let parameters = HddParameters { age_max_us: 100_000, ..with_write_cache(&DESKSTAR_120, 0) };
     let mut drive = Hdd::new(&parameters, 3);
     let mut random = Random::new(3);
     let mut near = |token| request(token, Operation::Write, random.below(2_000), 8);
@@ -245,7 +247,8 @@ fn reading_ahead_saves_the_revolution_that_a_host_loses_by_thinking() {
     let pause = Span::from_micros(300);
     let ahead = stream(&mut Hdd::new(&WD_AAKX, 1), Operation::Read, 0, 256, 2_000, pause);
     assert!(ahead > 0.98 * 138e6, "{ahead}");
-    let without = HddParameters { read_ahead_bytes: 0, ..WD_AAKX };
+    let buffer = BufferParameters { read_ahead_bytes: 0, ..WD_AAKX.buffer };
+    let without = HddParameters { buffer, ..WD_AAKX };
     let behind = stream(&mut Hdd::new(&without, 1), Operation::Read, 0, 256, 2_000, pause);
     assert!(behind < 0.2 * 138e6, "{behind}");
 }
@@ -328,7 +331,11 @@ fn interleaved_streams_are_slower_than_one_and_faster_than_random_reads() {
 }
 
 fn cached() -> HddParameters {
-    HddParameters { write_cache_bytes: 1 << 20, ..WD_AAKX }
+    with_write_cache(&WD_AAKX, 1 << 20)
+}
+
+fn with_write_cache(drive: &HddParameters, write_cache_bytes: u64) -> HddParameters {
+    HddParameters { buffer: BufferParameters { write_cache_bytes, ..drive.buffer.clone() }, ..drive.clone() }
 }
 
 #[test]

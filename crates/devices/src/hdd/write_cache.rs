@@ -1,7 +1,7 @@
 //! The drive's volatile write cache: what the host was told is written and the platters do not have yet.
 //!
-//! Neighbouring writes are merged into extents, kept in order of their place; they leave it as the arm sweeps inwards
-//! and begin again at the rim (one-way elevator), a bounded piece at a time.
+//! Neighbouring writes are merged into extents, kept in order of their place. They leave the cache as the arm sweeps
+//! inwards and begin again at the rim (one-way elevator), a bounded piece at a time.
 
 use super::geometry::SECTOR_BYTES;
 use std::ops::Range;

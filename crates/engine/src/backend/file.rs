@@ -6,7 +6,7 @@
 //! result means is decided here, without any I/O.
 //!
 //! ```text
-//!   write, write-zeroes, encrypted:  Encrypt (as much as memory was found for) -> Write -> Encrypt the next -> Write ...
+//!   write, write-zeroes, encrypted:  Encrypt (as much as there is memory for) -> Write -> Encrypt the next -> ...
 //!   read, encrypted:                 Read -> Decrypt
 //! ```
 //!
@@ -25,9 +25,9 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Zeroes are written this many bytes at a time where the file system cannot make them itself.
+/// Bytes of zeroes in one write, on a file system that cannot make zeroes itself.
 const ZEROES_BYTES: usize = 64 * 1024;
-/// At most one line in the log for each volume in this time, however many requests fail.
+/// Time between two log lines of a volume, however many requests fail.
 const LOG_INTERVAL: Span = Span::from_secs(1);
 
 #[repr(C, align(4096))]
@@ -52,15 +52,15 @@ pub(crate) enum FileStep {
     PunchHole,
     /// fdatasync.
     Sync,
-    /// Makes of the request's bytes, or of as many zeroes, what is written: no operation on the ring, but work.
+    /// Encrypts the request's bytes, or as many zeroes, before the write: work, no operation on the ring.
     Encrypt,
     /// Makes of all that was read what it means: work, too.
     Decrypt,
 }
 
 impl FileStep {
-    /// Whether what was written before may be lost where it failed: it was to be made durable, too. That there is no
-    /// room for a forced write says nothing of others.
+    /// Whether earlier writes may be lost if this step failed, because it was to make them durable. A forced write that
+    /// failed for lack of room says nothing of other writes.
     pub(crate) fn leaves_doubt(self, errno: Errno) -> bool {
         match self {
             FileStep::Sync => true,
@@ -81,7 +81,7 @@ pub(crate) enum Progress {
     Failed(Errno),
 }
 
-/// An open file and what its file system has turned out to be able to do.
+/// An open file, and what its file system can do.
 pub(crate) struct FileBackend {
     pub(super) file: File,
     volume: String,
@@ -107,7 +107,7 @@ impl FileBackend {
         }
     }
 
-    /// The ring operation for `step` on `length` bytes from `offset` of the file; their bytes are at `data`.
+    /// The ring operation for `step` on `length` bytes from `offset` of the file. The bytes are at `data`.
     pub(crate) fn entry(&self, step: FileStep, offset: u64, length: u32, data: *mut u8) -> squeue::Entry {
         let file = types::Fd(self.file.as_raw_fd());
         let fallocate = |mode: FallocateFlags| {
@@ -163,7 +163,7 @@ impl FileBackend {
     }
 
     /// Says in the log that a request failed, at most once a second. A file system without holes is no reason for a
-    /// message: a trim is advice, and the front end knows whether its client can do without.
+    /// message. A trim is advice, and the front end knows whether its client can do without.
     pub(crate) fn log_failure(&mut self, now: Time, operation: Operation, offset: u64, errno: Errno) {
         if (operation, errno) == (Operation::Trim, Errno::OPNOTSUPP) {
             return;

@@ -1,12 +1,12 @@
-//! A volume in memory: for tests, demonstrations, and to measure the data path without a disk.
+//! A volume in memory: for tests, demos, and to measure the data path without a disk.
 
 use crate::VolumeBytes;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
 use std::ptr::NonNull;
 
-/// Ranges of this size or more are zeroed by giving their pages back, bytes: below, writing zeroes is quicker. Pages
-/// that are locked go too (`MADV_DONTNEED_LOCKED`): a process that serves file systems locks its memory.
+/// Smallest range, in bytes, that is zeroed by giving its pages back. Below, writing zeroes is quicker. Pages that are
+/// locked go too (`MADV_DONTNEED_LOCKED`): a process that serves file systems locks its memory.
 const UNMAP_BYTES_MIN: usize = 64 * 1024;
 /// Bytes of a page.
 const PAGE_BYTES: usize = 4096;

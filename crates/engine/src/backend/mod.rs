@@ -12,7 +12,7 @@ pub use compressed::COMPRESSION_LEVELS;
 #[doc(hidden)]
 pub use compressed::CompressedMemory;
 pub(crate) use compressed::{Compressing, Damaged, NotCompressed, PAGE_BYTES};
-pub use encrypted::{Encryption, KEY_BYTES, KeyError, SECTOR_BYTES, SectorCipher, check_key};
+pub use encrypted::{Encryption, KEY_BYTES, KEY_OPENED, KeyError, SECTOR_BYTES, SectorCipher, check_key};
 pub(crate) use file::{FileBackend, FileStep, Progress};
 pub(crate) use memory::MemoryBackend;
 
@@ -151,7 +151,10 @@ pub enum VolumeError {
         path: PathBuf,
     },
     /// Smaller than it should be.
-    #[error("volume {volume}: {} has {}, which is less than the volume's {}", path.display(), ByteCount(*.got_bytes), ByteCount(*.expected_bytes))]
+    #[error(
+        "volume {volume}: {} has {}, which is less than the volume's {}", path.display(),
+        ByteCount(*.got_bytes).beside(ByteCount(*.expected_bytes)), ByteCount(*.expected_bytes).beside(ByteCount(*.got_bytes))
+    )]
     TooSmall {
         /// The volume.
         volume: String,
@@ -190,7 +193,7 @@ pub struct VolumeInfo {
     pub name: String,
     /// Bytes.
     pub size_bytes: u64,
-    /// Offsets and lengths are multiples of this many bytes; a power of two, at least [`BLOCK_BYTES_MIN`].
+    /// Offsets and lengths are multiples of this many bytes: a power of two, at least [`BLOCK_BYTES_MIN`].
     pub block_bytes: u32,
     /// No front end may write.
     pub is_read_only: bool,
@@ -203,7 +206,7 @@ pub(crate) enum Backend {
 }
 
 impl Volume {
-    /// Where bytes of a volume in memory are; `None` where they are not there as they are.
+    /// Address of bytes of a volume in memory; `None` if the volume does not keep them as they are.
     pub(crate) fn bytes_in_memory(&self, offset: u64, length: u32) -> Option<VolumeBytes> {
         match &self.backend {
             Backend::Memory(memory) => Some(memory.bytes(offset, length)),

@@ -1,4 +1,4 @@
-//! The fast device of a cache: a block device or a regular file, opened with O_DIRECT where that can be, and locked.
+//! The fast device of a cache: a block device or a regular file, locked, and opened with O_DIRECT if possible.
 
 use super::{CacheError, CacheSettings};
 use crate::content::Content;
@@ -30,7 +30,7 @@ pub(crate) struct CacheDevice {
 }
 
 impl CacheDevice {
-    /// Opens the device of `settings`; `creates` a file of the size that they say, if there is none.
+    /// Opens the device of `settings`. If `creates`, makes a missing file of the size in the settings.
     pub(super) fn open(settings: &CacheSettings, creates: bool) -> Result<CacheDevice, CacheError> {
         let CacheSettings { name, path, size_bytes, .. } = settings;
         CacheDevice::open_sized(name, path, size_bytes.filter(|_| creates))
@@ -46,6 +46,10 @@ impl CacheDevice {
         let system = |action: &'static str| {
             move |source| CacheError::System { cache: name.to_owned(), action, path: path.to_owned(), source }
         };
+        // What is not there is made, or told where it is opened.
+        if let Ok(metadata) = std::fs::metadata(path) {
+            plimsoll_linux::files::storage(&metadata).map_err(system("use"))?;
+        }
         let in_use = |by| CacheError::InUse { cache: name.to_owned(), path: path.to_owned(), by };
         if occupied::is_read_only_device(path) {
             return Err(CacheError::ReadOnlyDevice { cache: name.to_owned(), path: path.to_owned() });
@@ -95,7 +99,7 @@ impl CacheDevice {
         Ok(())
     }
 
-    /// Makes a file as long, if it is shorter. Whatever else it is stays as it is.
+    /// Makes a file as long, if it is shorter. A device with other content stays as it is.
     pub(super) fn grow(&mut self, size_bytes: u64) -> Result<(), CacheError> {
         let had_bytes = self.bytes;
         self.grow_or(size_bytes, move |device| device.file.set_len(had_bytes))
@@ -124,7 +128,7 @@ impl CacheDevice {
         self.measure_again()
     }
 
-    /// Refuses a device that holds something: anything else than zeroes at its ends, or a cache that was given up.
+    /// Refuses a device with content: anything but zeroes at its ends, or a cache that was given up.
     pub(super) fn refuse_content(&mut self) -> Result<(), CacheError> {
         let mut superblocks = [0; 2 * BLOCK_BYTES];
         let bytes = self.blocks() * BLOCK_BYTES as u64;
@@ -150,8 +154,7 @@ impl CacheDevice {
         }
     }
 
-    /// The first byte that is not zero behind the last whole block: a file may be of any length, also shorter than a
-    /// block.
+    /// The first byte that is not zero behind the last whole block. A file may have any length, also less than a block.
     fn first_byte_of_tail(&self) -> io::Result<Option<u64>> {
         let begin = self.blocks() * BLOCK_BYTES as u64;
         if self.bytes == begin {
@@ -163,7 +166,7 @@ impl CacheDevice {
         Ok(block[..length].iter().position(|byte| *byte != 0).map(|at| begin + at as u64))
     }
 
-    /// Bytes of what is at `path`, 0 if nothing is, and whether it could be made longer: a file can.
+    /// Size of `path` in bytes, 0 if it is missing, and whether it can grow, as a file can.
     pub(super) fn measure(path: &Path) -> io::Result<(u64, bool)> {
         match std::fs::metadata(path) {
             Ok(metadata) if metadata.file_type().is_block_device() => {
@@ -175,7 +178,7 @@ impl CacheDevice {
         }
     }
 
-    /// Bytes that the file system has free where a file is at `path`, or would be; `None` where that is not known.
+    /// Bytes that the file system of `path` has free; `None` if that is not known.
     pub(super) fn room(path: &Path) -> Option<u64> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let place = if path.exists() { path } else { folder };
@@ -204,7 +207,7 @@ impl CacheDevice {
         }
     }
 
-    /// Does `operation` here and now; its bytes are `data`: for files in memory, which need not be waited for.
+    /// Does `operation` at once, with its bytes in `data`: for files in memory, which need no waiting.
     pub(crate) fn perform(&self, operation: &Operation, data: &mut [u8]) -> io::Result<()> {
         match operation.action {
             Action::Read => self.file.read_exact_at(data, operation.offset_bytes),

@@ -66,8 +66,8 @@ pub enum CacheError {
     },
     /// Its file would be longer than its file system has room for.
     #[error(
-        "cache {cache}: size: got {}, allowed what {} has room for: the file can grow by {}", ByteCount(*.wanted_bytes), path.display(),
-        ByteCount(*.room_bytes)
+        "cache {cache}: size: got {}, allowed what {} has room for: the file can grow by {}",
+        ByteCount(*.wanted_bytes), path.display(), ByteCount(*.room_bytes)
     )]
     NoRoom {
         /// The cache.
@@ -91,8 +91,8 @@ pub enum CacheError {
     },
     /// There is less than it should have.
     #[error(
-        "cache {cache}: {} has {}, which is less than the cache's {}", path.display(), ByteCount(*.has_bytes),
-        ByteCount(*.wanted_bytes)
+        "cache {cache}: {} has {}, which is less than the cache's {}", path.display(),
+        ByteCount(*.has_bytes).beside(ByteCount(*.wanted_bytes)), ByteCount(*.wanted_bytes).beside(ByteCount(*.has_bytes))
     )]
     TooLarge {
         /// The cache.
@@ -114,8 +114,8 @@ pub enum CacheError {
     },
     /// The volume has another one.
     #[error(
-        "cache {cache}: what is newest of volume {volume} may be in its cache {}, on {}, which was not detached", note.cache,
-        note.path.display()
+        "cache {cache}: the newest data of volume {volume} may be in its cache {}, on {}, which was not detached",
+        note.cache, note.path.display()
     )]
     Noted {
         /// The cache.
@@ -127,7 +127,8 @@ pub enum CacheError {
     },
     /// It was given up.
     #[error(
-        "cache {cache}: what is on {} was given up: it may be older than what volume {volume} has", path.display()
+        "cache {cache}: the cache on {} was given up: its data may be older than that of volume {volume}",
+        path.display()
     )]
     GivenUp {
         /// The cache.
@@ -139,8 +140,8 @@ pub enum CacheError {
     },
     /// A copy from before.
     #[error(
-        "cache {cache}: what is on {} is an older copy of the cache of volume {volume}: it has begun {starts} times and written \
-         {generation} maps, expected {noted_starts} and {noted_generation} or more", path.display()
+        "cache {cache}: what is on {} is an older copy of the cache of volume {volume}: it has started {starts} times \
+         and written {generation} maps, expected {noted_starts} and {noted_generation} or more", path.display()
     )]
     Older {
         /// The cache.
@@ -160,8 +161,8 @@ pub enum CacheError {
     },
     /// Its slow device may be another one, which has got its name.
     #[error(
-        "cache {cache}: the slow device of volume {volume} is known by its path only, and holds {is}, expected {was}: it may be another \
-         device"
+        "cache {cache}: the slow device of volume {volume} is known by its path only, and holds {is}, expected {was}: \
+         it may be another device"
     )]
     OtherContent {
         /// The cache.
@@ -175,8 +176,8 @@ pub enum CacheError {
     },
     /// It is not empty, and it is noted nowhere that the volume has it.
     #[error(
-        "cache {cache}: {} has {} of volume {volume}, {} of that not yet on the slow device, and no note says that the volume has not \
-         been written without it since", path.display(), ByteCount(u64::from(*.units) << 12), ByteCount(u64::from(*.dirty_units) << 12)
+        "cache {cache}: {} has {} of volume {volume}, {} of that not yet on the slow device, and no note says that \
+         the volume has not been written without it since", path.display(), ByteCount(u64::from(*.units) << 12), ByteCount(u64::from(*.dirty_units) << 12)
     )]
     Unnoted {
         /// The cache.
@@ -192,7 +193,8 @@ pub enum CacheError {
     },
     /// No whole note says which cache the volume has.
     #[error(
-        "cache {cache}: {damage}, and no whole note says which cache volume {volume} has: {}{}", path.display(), content_words(*content)
+        "cache {cache}: {damage}, and no whole note says which cache volume {volume} has: {}{}",
+        path.display(), content_words(*content)
     )]
     NoteDamaged {
         /// The cache.
@@ -203,14 +205,13 @@ pub enum CacheError {
         volume: String,
         /// What is damaged.
         damage: Box<DamagedNote>,
-        /// Units of 4 KiB that hold a block, and of these the units that the store lacks; `None` where the device was
-        /// not looked at.
+        /// Units of 4 KiB that hold a block, and the dirty ones among them; `None` if the device was not read.
         content: Option<(u32, u32)>,
-        /// Whether what is left of the note names another cache than the one on the device.
+        /// Whether the readable part of the note names another cache than the device has.
         names_another: bool,
     },
     /// Nothing on the volume's side says that the cache of another store is its.
-    #[error("cache {cache}: what is on {} cannot be told to belong to volume {volume}: {why}", path.display())]
+    #[error("cache {cache}: nothing shows that the cache on {} belongs to volume {volume}: {why}", path.display())]
     NoEvidence {
         /// The cache.
         cache: String,
@@ -254,7 +255,7 @@ pub enum CacheError {
         volume: String,
     },
     /// Its fast device would hold what the slow one may not.
-    #[error("volume {volume} is encrypted and cannot have a cache: what is in a cache is not")]
+    #[error("volume {volume} is encrypted and cannot have a cache: a cache is not encrypted")]
     Encrypted {
         /// The volume.
         volume: String,
@@ -263,7 +264,7 @@ pub enum CacheError {
 
 fn content_words(content: Option<(u32, u32)>) -> String {
     let bytes = |units: u32| ByteCount(u64::from(units) << 12);
-    content.map_or(" may have what is newest of it".to_owned(), |(units, dirty_units)| {
+    content.map_or(" may have its newest data".to_owned(), |(units, dirty_units)| {
         format!(" has {} of it, {} of that not yet on the slow device", bytes(units), bytes(dirty_units))
     })
 }

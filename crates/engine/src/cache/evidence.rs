@@ -1,4 +1,4 @@
-//! Whether what is on a cache's device is the cache that its volume has, and not one from before.
+//! Whether a cache's device has the current cache of its volume, and not an older one.
 //!
 //! **The intuition.** The device of a cache may be away while its volume is served without it, and come back. What it
 //! holds is whole then, and old. So nothing on that device may be the only witness. What was given up, and which cache
@@ -10,20 +10,19 @@
 //!
 //! | evidence | where | tells |
 //! | --- | --- | --- |
-//! | the note of a volume | in the notes directory; beside a regular file, in an attribute of it, too | which cache it has, how often that began, up to which map it came |
-//! | the mark of a cache that was given up | in the notes directory, by the cache's uuid | that it is never used again |
-//! | what the slow device holds | in the note of a volume, if its slow device is known by its path only | that disks may have changed their names |
+//! | the note of a volume | in the notes directory, and in an attribute of a file | its cache, starts, map |
+//! | the mark of a cache that was given up | in the notes directory, by the uuid | that it is never used again |
+//! | what the slow device holds | in the note, if only a path names the device | that disks have changed names |
 //! | the count of starts | in the cache's superblock | that a copy is older than the note |
 
-use super::identity::{content_of, identity_of};
 use super::{CacheDevice, CacheError, CacheNote, CacheSettings, give_up, noted, refuse_encrypted};
 use crate::backend::{Volume, VolumeConfig};
 use crate::notes::{DamagedNote, Notes};
+use crate::store_identity::{content_of, identity_of};
 use plimsoll_cache::store::{Blocks, Identity, OpenError, Report, Superblock, move_to_store, open, probe};
 use std::io;
 
-/// A device of which everything is read and to which nothing is written: what an open would do is seen without doing
-/// it.
+/// A device for reading only: an open runs on it without a write, to see its outcome.
 struct Untouched<'d>(&'d mut CacheDevice);
 
 impl Blocks for Untouched<'_> {
@@ -51,14 +50,14 @@ struct Names<'n> {
 }
 
 impl Names<'_> {
-    /// Refuses a cache that was given up, that is another one than the volume has, or older. Answers whether a note
+    /// Refuses a cache that was given up, that is not the volume's, or that is older than noted. Answers whether a note
     /// names it.
     fn check_notes(&self, superblock: &Superblock, notes: &Notes) -> Result<bool, CacheError> {
         let Names { settings, volume } = *self;
         let (cache, path, name) = (settings.name.clone(), settings.path.clone(), volume.name.clone());
         let is_given_up = notes.is_given_up(&superblock.uuid).map_err(|source| CacheError::System {
             cache: cache.clone(),
-            action: "tell whether it was given up, of",
+            action: "find out whether it was given up, of",
             path: path.clone(),
             source,
         })?;
@@ -84,15 +83,14 @@ impl Names<'_> {
         Ok(true)
     }
 
-    /// Refuses a volume with a slow device that is known by its path only, and holds something else than when it was
-    /// noted.
+    /// Refuses a volume if its slow device is known by path only and has other content than noted.
     fn check_content(&self) -> Result<(), CacheError> {
         let Names { settings, volume } = *self;
         let Some(was) = noted(settings, volume)?.and_then(|note| note.content) else { return Ok(()) };
         let (cache, path, volume) = (settings.name.clone(), settings.path.clone(), volume.name.clone());
         let is = content_of(self.volume).map_err(|source| CacheError::System {
             cache: cache.clone(),
-            action: "tell what is before",
+            action: "identify the volume of",
             path: path.clone(),
             source,
         })?;
@@ -107,7 +105,7 @@ impl Names<'_> {
         }
     }
 
-    /// A refusal by a damaged note, with what the cache on the device has; any other error as it is.
+    /// Adds the content of the cache on the device to a refusal by a damaged note; other errors stay as they are.
     fn with_content(&self, mut error: CacheError, look: impl FnOnce() -> Result<Report, OpenError>) -> CacheError {
         if let CacheError::NoteDamaged { content, .. } = &mut error {
             *content = look()
@@ -124,8 +122,8 @@ impl Names<'_> {
     }
 }
 
-/// Refuses a cache that was given up, that is another one than the volume has, or older. Answers whether a note names
-/// it.
+/// Refuses a cache that was given up, that is not the volume's, or that is older than noted. Answers whether a note
+/// names it.
 pub(super) fn is_named(
     settings: &CacheSettings,
     volume: &VolumeConfig,
@@ -170,24 +168,24 @@ pub(super) fn check(
     }
 }
 
-/// Takes an administrator's word that the cache on the device of `settings` is the one that `volume` has. Notes so
-/// durably; the cache is not changed. Answers what an open would find.
+/// Notes, on an administrator's word, that the cache on the device of `settings` belongs to `volume`. Notes so durably;
+/// the cache is not changed. Answers what an open would find.
 ///
-/// `is_moved` is the word that the store has another name than when the cache was made, and the same bytes: it was
-/// moved to another file system, or is reached through a loop device, or no more. It has not been written since without
-/// its cache. Then a note that came along must name this cache, as of its last start ([`moved`]).
+/// `is_moved` says that the store has the same bytes under another name. It was moved to another file system, or its
+/// loop device came or went. It has not been written since without its cache. Then a note that came along must name
+/// this cache, as of its last start ([`moved`]).
 ///
 /// # Errors
-/// There is none, it is of another store, it was given up, or it is noted that the volume has another one, or a newer
-/// version of it. Where no note is whole, the word stands for it, unless what is left of a damaged one names another
-/// cache.
+/// There is no cache, it is of another store, or it was given up. Or a note says that the volume has another one, or a
+/// newer version of it. Where no note is whole, the word stands for it, unless what is left of a damaged one names
+/// another cache.
 pub fn adopt(settings: &CacheSettings, volume: &Volume, is_moved: bool) -> Result<Report, CacheError> {
     let (config, bytes) = (volume.config(), volume.info().size_bytes);
     refuse_encrypted(config)?;
     let mut device = CacheDevice::open(settings, false)?;
     let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
     let mut superblock = probe(&mut device).map_err(wrong)?;
-    let identity = identity_of(config, bytes).map_err(device.system("tell what is before"))?;
+    let identity = identity_of(config, bytes).map_err(device.system("identify the volume of"))?;
     let names = Names { settings, volume: config };
     let has_moved = is_moved && superblock.store != identity.store;
     if has_moved {
@@ -201,7 +199,7 @@ pub fn adopt(settings: &CacheSettings, volume: &Volume, is_moved: bool) -> Resul
     let report = names.look(&mut device, identity, &superblock).map_err(wrong)?;
     let needs_note = has_moved || !is_noted || names.check_content().is_err();
     if let Some(notes) = settings.notes.as_ref().filter(|_| needs_note) {
-        let content = content_of(config).map_err(device.system("tell what is before"))?;
+        let content = content_of(config).map_err(device.system("identify the volume of"))?;
         let note = CacheNote { content, ..CacheNote::new(&config.name, &settings.name, &settings.path, &superblock) };
         let noted = notes.put(config, &note).and_then(|()| notes.remove_damaged::<CacheNote>(config));
         noted.map_err(device.system("note the existence of"))?;
@@ -209,8 +207,7 @@ pub fn adopt(settings: &CacheSettings, volume: &Volume, is_moved: bool) -> Resul
     Ok(report)
 }
 
-/// Gives the cache of `superblock` to the store of `identity`, which is the same as that of the cache under another
-/// name.
+/// Gives the cache of `superblock` to the store of `identity`, which is the cache's store under another name.
 ///
 /// **The evidence.** A note of exactly these bytes came along, in an attribute of the file or by its path. It names
 /// this cache by its uuid, and says that the cache has begun as often as its superblock counts. So the file is no copy
@@ -218,8 +215,8 @@ pub fn adopt(settings: &CacheSettings, volume: &Volume, is_moved: bool) -> Resul
 /// file itself: that it is not one is the administrator's word.
 ///
 /// **The order.** The device first, which counts a start, and then the note. A crash in between leaves a cache of this
-/// store without a note, and the same command goes on there. The store under its old name is refused from then on: the
-/// cache is of another one.
+/// store without a note, and the same command then finishes the work. The store under its old name is refused from then
+/// on: the cache is of another one.
 fn moved(
     device: &mut CacheDevice,
     names: &Names<'_>,
@@ -245,9 +242,10 @@ fn moved(
     let why = match of_cache.iter().copied().find(is_evidence) {
         Some(note) => note.why_not_of(&volume.name),
         None => Some(match of_cache.first() {
-            None => "no note that came along with the slow file names this cache".to_owned(),
+            None => "no note that is attached to the slow file names this cache".to_owned(),
             Some(note) => format!(
-                "the note that came along is of start {} of the cache, which has begun {} times: the slow file is a copy from before",
+                "the note that is attached to the slow file is of start {} of the cache, which has started {} times: \
+                 the slow file is an older copy",
                 note.starts, superblock.starts
             ),
         }),
@@ -262,8 +260,8 @@ fn moved(
     move_to_store(device, identity.store).map_err(wrong)
 }
 
-/// Takes away what is left of the note of `volume`, of which no copy is whole. A cache that can still be read there is
-/// given up by its mark; any other one is refused from now on as one that no note names.
+/// Removes what is left of the note of `volume`, which has no whole copy. A cache that can still be read there is given
+/// up by a mark on it. Any other cache is refused from now on, as one that no note names.
 ///
 /// # Errors
 /// The system's, or a newer program wrote a copy.
@@ -288,14 +286,14 @@ pub enum Forgotten {
     Elsewhere,
     /// What is at its path cannot be opened, or read: it may be there.
     Unreadable,
-    /// It is the cache of the file that this one was copied or moved from, and stays as it is.
+    /// It is the cache of the file that this one was copied or moved from. It stays as it is.
     OfOriginal,
-    /// It is another file's now, which it followed ([`adopt`] of a moved one), and stays as it is.
+    /// It is another file's now, which it followed ([`adopt`] of a moved one). It stays as it is.
     OfMoved,
 }
 
-/// Forgets that `volume` had a cache: the volume is served without what only that cache had. Answers which cache it
-/// was, and whether it was given up on its device, too. A note says first that it is given up.
+/// Forgets that `volume` had a cache: the volume is served without the cache's dirty data. Answers which cache it was,
+/// and whether it was given up on its device, too. A note says first that it is given up.
 ///
 /// # Errors
 /// The system's, another process has the cache's device, or it is noted of a volume of another name.
@@ -303,6 +301,7 @@ pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheN
     let Some(note) = notes.get::<CacheNote>(volume)? else {
         // The cache is the original's, and stays.
         let note = Notes::remove_of_its_original::<CacheNote>(volume)?;
+        note.as_ref().map_or(Ok(()), |note| notes.serve_without(volume, &note.uuid))?;
         return Ok(note.map(|note| (note, Forgotten::OfOriginal)));
     };
     if let Some(why) = note.why_not_of(&volume.name) {
@@ -333,7 +332,7 @@ pub fn forget(notes: &Notes, volume: &VolumeConfig) -> io::Result<Option<(CacheN
             Ok(_) | Err(OpenError::NoCache | OpenError::NoSuperblock) => Forgotten::Elsewhere,
             Err(error) => {
                 let (cache, path) = (&note.cache, note.path.display());
-                tracing::error!(cache, %path, %error, "nobody knows whether the cache is there");
+                tracing::error!(cache, %path, %error, "cannot find out whether the cache is still there");
                 Forgotten::Unreadable
             }
         },

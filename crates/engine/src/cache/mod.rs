@@ -1,35 +1,35 @@
-//! A volume's cache: what it is made from, making it on its device, and finding it there again.
+//! A volume's cache: its settings, making it on its device, and finding it there again.
 //!
 //! All of this is done on control threads, before an engine has the cache: [`FoundCache`] is what it is handed
 //! ([`EngineHandle::attach_cache`](crate::EngineHandle::attach_cache)). What it then does with it stands in
-//! `cached`, what the cache itself does in `plimsoll_cache::store`.
+//! `volume_cache`, what the cache itself does in `plimsoll_cache::store`.
 //!
-//! **A cache is made by an explicit act and never by a start.** A device on which there is none, or the cache of
-//! another store, may be one that was lost with data that only it had. Then the volume is not served, rather than what
-//! the slow device has. A volume in memory is empty at each start, and its cache is made anew.
+//! **A cache is made by an explicit command and never by a start.** A device without a cache, or with another store's,
+//! may replace a lost one that had the only copy of data. Then the volume is not served, rather than what the slow
+//! device has. A volume in memory is empty at each start, and its cache is made anew.
 
 mod device;
 mod error;
 mod evidence;
-mod identity;
 mod note;
 mod pools;
 mod rescue;
 mod served;
+mod unserved;
 
 pub(crate) use device::CacheDevice;
 pub use error::CacheError;
 pub use evidence::{Forgotten, adopt, forget, forget_damaged_note};
-pub(crate) use identity::{random, store_of, store_of_loop};
 pub use note::{CacheNote, Leaving};
 pub(crate) use pools::numbered;
 pub use rescue::rescue;
-pub use served::noted_cache_on;
+pub use served::{cached_bytes_of, cached_bytes_on, noted_cache_on};
+pub use unserved::{BelongsBy, UnservedCache, forget_unserved, unserved_cache};
 
 use crate::backend::{Backing, Volume, VolumeConfig};
 use crate::emulation::Emulation;
 use crate::notes::{DamagedNote, Notes};
-use identity::identity_of;
+use crate::store_identity::{self, identity_of};
 use plimsoll_cache::config::{WATERMARK_HIGH_PARTS, WATERMARK_LOW_PARTS};
 use plimsoll_cache::store::layout::SUPERBLOCKS;
 use plimsoll_cache::store::{
@@ -39,6 +39,7 @@ use plimsoll_cache::store::{
 use plimsoll_cache::{CacheConfig, PolicyEntry};
 use plimsoll_core::class::Scheme;
 use plimsoll_core::{ByteCount, Span};
+use plimsoll_devices::DeviceModel;
 use std::io;
 use std::path::PathBuf;
 
@@ -47,13 +48,12 @@ pub const CACHE_BYTES_MIN: u64 = 128 << 10;
 /// The largest one.
 pub const CACHE_BYTES_MAX: u64 = plimsoll_cache::store::layout::BYTES_MAX;
 
-/// The sizes that a cache can have, in words, if `bytes` is none of them: configurations and commands refuse it by
-/// this.
+/// The allowed sizes of a cache in words, if `bytes` is none of them, for configurations and commands.
 pub fn sizes_instead_of(bytes: u64) -> Option<String> {
     let is_allowed = (CACHE_BYTES_MIN..=CACHE_BYTES_MAX).contains(&bytes);
     (!is_allowed).then(|| format!("{} to {}", ByteCount(CACHE_BYTES_MIN), ByteCount(CACHE_BYTES_MAX)))
 }
-/// How much goes on at once: blocks of requests, and units that are cleaned.
+/// Bounds on work under way: blocks of requests, and units that are cleaned.
 pub(crate) const DEPTH: Depth = Depth { requests: 256, cleaning: 64 };
 
 /// How much of a cache may be dirty.
@@ -81,7 +81,7 @@ pub struct CacheSettings {
     pub name: String,
     /// The fast device, or a file on it.
     pub path: PathBuf,
-    /// Bytes to use of it, when the cache is made; `None` for all that there are. A file is made as long.
+    /// Bytes to use when the cache is made; `None` for all of the device. A file is made as long.
     pub size_bytes: Option<u64>,
     /// Which block leaves next, and which comes in.
     pub policy: &'static PolicyEntry,
@@ -93,21 +93,19 @@ pub struct CacheSettings {
     pub watermark_low: f64,
     /// The part at which it goes to sleep, from `watermark_low` to 1.
     pub watermark_high: f64,
-    /// Pools and sessions, by their accounts' paths, with the largest part of the cache that their blocks may be, above
-    /// 0 to 1.
+    /// Pools and sessions, by their accounts' paths, and the largest part of the cache for their blocks, above 0 to 1.
     pub pools: Vec<(String, f64)>,
     /// When a write is acknowledged.
     pub semantics: Semantics,
     /// How much may be dirty at once; `None`: everything.
     pub dirty_max: Option<DirtyMax>,
-    /// How long something may be dirty, while the slow device takes in half of that what is asked of it; `None`: for
-    /// ever.
+    /// How long a block may be dirty, if the slow device answers writes within half of that; `None`: for ever.
     pub dirty_age: Option<Span>,
     /// After how long without a request everything is written back; `None`: never.
     pub idle_write_back: Option<Span>,
     /// What is damaged may be forgotten.
     pub accepts_losses: bool,
-    /// Where it is noted that a volume has a cache; `None` for nowhere.
+    /// The notes that say that a volume has a cache; `None`: there are none.
     pub notes: Option<Notes>,
     /// For hashes. `None`: an unknown one is drawn when the cache is found, and no client can choose blocks that meet
     /// in one bucket of the index. A test that wants two runs to be alike gives one.
@@ -176,7 +174,7 @@ impl CacheSettings {
     /// Draws a seed, if none is given.
     fn draw_seed(&mut self) -> io::Result<()> {
         if self.seed.is_none() {
-            self.seed = Some(u128::from_le_bytes(identity::random()?) as u64);
+            self.seed = Some(u128::from_le_bytes(store_identity::random()?) as u64);
         }
         Ok(())
     }
@@ -200,7 +198,7 @@ fn refuse_encrypted(volume: &VolumeConfig) -> Result<(), CacheError> {
     }
 }
 
-/// Makes an empty cache for `volume`. Whatever was on its device is gone; so is what only a cache there had.
+/// Makes an empty cache for `volume`. The content of its device is lost, with the dirty data of a cache there.
 ///
 /// # Errors
 /// The device cannot be opened or written, or is too small; or there is a cache, or was one, and `replaces` is false.
@@ -291,7 +289,7 @@ fn make_on(
     let too_small = || CacheError::TooSmall { cache: name.clone(), path: path.clone(), bytes };
     let layout = Layout::of_device(bytes / BLOCK_BYTES as u64).ok_or_else(too_small)?;
     let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
-    let uuid = identity::random().map_err(device.system("draw a name for"))?;
+    let uuid = store_identity::random().map_err(device.system("draw a name for"))?;
     if let Some(notes) = settings.notes.as_ref().filter(|_| !volume.backing.is_in_memory()) {
         // The caches that this gives up, on this device or on one that is away.
         let there = probe(device).ok().map(|superblock| superblock.uuid);
@@ -301,7 +299,7 @@ fn make_on(
             note => note?.map(|note| note.uuid),
         };
         let given_up = there.iter().chain(&had).try_for_each(|uuid| notes.give_up(uuid));
-        given_up.map_err(device.system("note what is given up on"))?;
+        given_up.map_err(device.system("note that the old cache is given up on"))?;
     }
     format(device, identity, uuid, layout).map_err(|source| CacheError::Format { cache: name.clone(), source })?;
     if let Some(notes) = &settings.notes {
@@ -310,8 +308,8 @@ fn make_on(
     Ok(layout.units)
 }
 
-/// The same where there is no cache, or one of this volume, which is served without it: what that cache has is old. Any
-/// other cache may have data that only it has.
+/// The same on a device without a cache, or with one of this volume. The volume was served without it, so its content
+/// is old. Any other cache may have data that only it has.
 fn make_anew(
     device: &mut CacheDevice,
     settings: &CacheSettings,
@@ -320,7 +318,7 @@ fn make_anew(
 ) -> Result<u32, CacheError> {
     let (cache, path) = (settings.name.clone(), settings.path.clone());
     noted(settings, volume)?;
-    let store = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?.store;
+    let store = identity_of(volume, volume_bytes).map_err(device.system("identify the volume of"))?.store;
     match probe_to_make(device) {
         Err(OpenError::NoCache) => device.refuse_content()?,
         Ok(superblock) if superblock.store == store => {}
@@ -331,6 +329,13 @@ fn make_anew(
 }
 
 impl FoundCache {
+    /// The same on a device that takes the time of `model`; what it is on must be a file in memory, since the engine's
+    /// thread waits for it. Replies that are later than `lateness_bound` are counted as late
+    /// ([`CacheStatus::emulation`](crate::CacheStatus::emulation)).
+    pub fn emulated(self, model: Box<dyn DeviceModel + Send>, lateness_bound: Span) -> FoundCache {
+        FoundCache { emulation: Some(Emulation::new(model, lateness_bound)), ..self }
+    }
+
     /// Finds the cache of `volume`, and makes it if the volume is in memory. A daemon may have been killed while it
     /// gave the cache another size: then the cache is made with that size.
     ///
@@ -347,7 +352,8 @@ impl FoundCache {
                 cache = settings.name,
                 volume = config.name,
                 size_bytes,
-                "the cache was given up for another size and not made again: everything is on the slow device, and it is made now"
+                "an earlier daemon gave the cache up to change its size and did not make it again: everything is on \
+                 the slow device, and the cache is made now"
             );
             settings.size_bytes = Some(size_bytes);
         }
@@ -357,7 +363,7 @@ impl FoundCache {
         FoundCache::on(device, settings, config, volume_bytes)
     }
 
-    /// The same for a volume that an engine has, by its configuration; `makes` says whether a new one is made.
+    /// Finds or makes the cache of a volume that an engine has. `makes` says whether to make a new one.
     ///
     /// # Errors
     /// As for [`find`](Self::find).
@@ -385,11 +391,11 @@ impl FoundCache {
             return Err(CacheError::ReadOnly { volume: volume.name.clone() });
         }
         settings.draw_seed().map_err(device.system("draw a seed for"))?;
-        warn_of_path(volume).map_err(device.system("tell what is before"))?;
+        warn_of_path(volume).map_err(device.system("identify the volume of"))?;
         let wrong = |source| CacheError::Open { cache: settings.name.clone(), path: settings.path.clone(), source };
         let superblock = probe(&mut device).map_err(wrong)?;
         let config = settings.config(superblock.layout.units);
-        let identity = identity_of(volume, volume_bytes).map_err(device.system("tell what is before"))?;
+        let identity = identity_of(volume, volume_bytes).map_err(device.system("identify the volume of"))?;
         evidence::check(&mut device, &settings, volume, identity, &superblock)?;
         let accepts = settings.accepts_losses;
         let mut opened: Opened = open(&mut device, identity, &config, settings.policy, accepts).map_err(wrong)?;
@@ -405,22 +411,23 @@ impl FoundCache {
                 lost_journal_blocks,
                 given_up_units,
                 given_up_dirty_units,
-                "what is damaged of the cache is given up, as its losses are accepted"
+                "damaged parts of the cache are given up, because accept_losses is set"
             );
         }
         opened.count_start(&mut device).map_err(|source| wrong(source.into()))?;
         if let Some(notes) = &settings.notes {
-            let content = identity::content_of(volume).map_err(device.system("tell what is before"))?;
+            let content = store_identity::content_of(volume).map_err(device.system("tell what is before"))?;
             let note = CacheNote::new(&volume.name, &settings.name, &settings.path, opened.superblock());
             let note = CacheNote { content, ..note };
-            notes.put(volume, &note).map_err(device.system("note the existence of"))?;
+            let noted = notes.mend::<CacheNote>(volume).and_then(|()| notes.put(volume, &note));
+            noted.map_err(device.system("note the existence of"))?;
         }
         let machine = Box::new(CacheStore::new(opened, settings.semantics, DEPTH));
         Ok(FoundCache { settings, machine, device, emulation: None, report })
     }
 }
 
-/// Bytes of the cache that a daemon was about to make when it ended, after it had given up the one before. `None` also
+/// Size of the cache that a daemon was about to make when it ended, after it had given up the former one. `None` also
 /// where that one is still there.
 fn unfinished_resize(
     device: &mut CacheDevice,
@@ -434,7 +441,7 @@ fn unfinished_resize(
     };
     let Some(CacheNote { uuid, leaving: Some(Leaving::Resize { size_bytes }), .. }) = note else { return Ok(None) };
     let is_given_up = settings.notes.as_ref().map_or(Ok(false), |notes| notes.is_given_up(&uuid));
-    let is_given_up = is_given_up.map_err(device.system("tell whether it was given up, of"))?;
+    let is_given_up = is_given_up.map_err(device.system("find out whether it was given up, of"))?;
     let is_there = probe_to_make(device).is_ok_and(|superblock| superblock.uuid == uuid);
     Ok((is_given_up || !is_there).then_some(size_bytes))
 }
@@ -442,22 +449,23 @@ fn unfinished_resize(
 /// Says where nothing but its path tells a slow device from others.
 fn warn_of_path(volume: &VolumeConfig) -> io::Result<()> {
     if let Backing::File { path, .. } = &volume.backing
-        && identity::is_known_by_path_only(path)?
+        && store_identity::is_known_by_path_only(path)?
     {
         let (volume, path) = (&volume.name, path.display());
-        tracing::warn!(volume, %path, "the slow device has no serial number and no UUID: its cache knows it by this path only");
+        tracing::warn!(volume, %path, "the slow device has no serial number and no UUID: the cache identifies it by \
+                                       this path only");
     }
     Ok(())
 }
 
-/// Gives up the cache of this superblock, which no engine has at work: none is found on its device from now on. May be
-/// done again if it failed half-way.
+/// Gives up the cache of this superblock, which no engine uses: later opens do not find it on its device. May be done
+/// again if it failed half-way.
 ///
 /// # Errors
 /// The device's.
 pub(crate) fn give_up(device: &mut dyn Blocks, superblock: &Superblock) -> io::Result<()> {
     let identity = plimsoll_cache::store::Identity { store: superblock.store, store_blocks: superblock.store_blocks };
-    let uuid = identity::random()?;
+    let uuid = store_identity::random()?;
     plimsoll_cache::store::give_up(device, identity, uuid, superblock.layout).map_err(io::Error::other)?;
     Ok(())
 }

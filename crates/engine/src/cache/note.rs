@@ -1,8 +1,8 @@
-//! Which volumes have a cache, noted where it outlives the daemon, the machine's memory and the configuration.
+//! Notes of volumes with a cache. They outlive the daemon, the machine's memory and the configuration.
 //!
 //! As long as a volume has a cache, its slow device alone is not the volume: what is newest may be in the cache only.
-//! The cache's superblock says so, but an operator who takes `cache = "fast"` out of the configuration takes away the
-//! only way to it. So a note says it too, on the side of the slow device. It is written before the cache is first used,
+//! The cache's superblock says so. But the way to it is lost if an operator removes `cache = "fast"` from the
+//! configuration. So a note says it too, on the side of the slow device. It is written before the cache is first used,
 //! and removed when the cache was given up with everything in it on the slow device. A volume that has a note is served
 //! with that cache or not at all.
 //!
@@ -23,7 +23,7 @@ const VERSION: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Leaving {
-    /// The volume goes on without a cache.
+    /// A detach: the volume goes on without a cache.
     Detach,
     /// The volume gets another one in the same place.
     Resize {
@@ -32,7 +32,7 @@ pub enum Leaving {
     },
 }
 
-/// That a volume has a cache.
+/// The note that a volume has a cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheNote {
@@ -51,16 +51,16 @@ pub struct CacheNote {
     /// Which map it had. What has an older one is a copy from before.
     #[serde(default)]
     pub(super) generation: u64,
-    /// By what the slow device's content named itself, where the device is known by its path only.
+    /// The name that the slow device's content has for itself, if the device is known by path only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) content: Option<String>,
-    /// That it is given up, or will be at once.
+    /// Why the cache is given up, or will be at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaving: Option<Leaving>,
 }
 
 impl CacheNote {
-    /// That `volume` has the cache of this superblock, which is called `cache` and is on `path`.
+    /// The note that `volume` has the cache of this superblock, called `cache` and on `path`.
     pub(crate) fn new(volume: &str, cache: &str, path: &Path, superblock: &Superblock) -> CacheNote {
         // The next daemon may be started elsewhere.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -78,13 +78,13 @@ impl CacheNote {
         }
     }
 
-    /// Why this is not said of a volume of that name, if it is not: two slow devices may be known by the same.
+    /// Why this note is not about a volume of that name, if it is not: two slow devices may have the same identity.
     pub fn why_not_of(&self, volume: &str) -> Option<String> {
         let CacheNote { cache, path, .. } = self;
         (self.volume != volume).then(|| {
             format!(
-                "what its slow device is known by is noted of volume {:?}, whose cache {cache:?} on {} was not detached (if that is \
-                 this one, it can be forgotten by that name)",
+                "its slow device is noted as that of volume {:?}, and cache {cache:?} of that volume, on {}, was not \
+                 detached (if both are the same volume, forget the cache under that name)",
                 self.volume,
                 path.display()
             )
@@ -106,8 +106,8 @@ impl Note for CacheNote {
         self.version
     }
 
-    /// A damaged note of another cache, or of a later start, says what this one does not. That a cache leaves is
-    /// believed of the same start only: a cache that has begun again since has data of its own.
+    /// A damaged note of another cache, or of a later start, has data that this note lacks. The word that a cache
+    /// leaves counts for the same start only. A cache that has started again since has data of its own.
     fn stands_for(&self, remains: &Remains) -> bool {
         let (uuid, starts) = (remains.bytes("uuid"), remains.number("starts"));
         let is_of_this_start = uuid == Some(self.uuid) && starts == Some(self.starts);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::backend::Backing;
 use plimsoll_cache::policies;
-use plimsoll_cache::store::bytes::{Kind, seal};
+use plimsoll_cache::store::bytes::{BlockKind, seal};
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -146,7 +146,7 @@ fn a_cache_is_not_said_to_be_given_up_if_it_may_be_there() {
     let newer = forgotten(&|settings, superblock| {
         let mut newer = superblock.encode();
         newer[VERSION_AT] += 1;
-        seal(&mut newer, Kind::Superblock);
+        seal(&mut newer, BlockKind::Superblock);
         put_superblocks(settings, &newer);
     });
     assert_eq!(newer, Forgotten::Unreadable);
@@ -156,8 +156,8 @@ fn a_cache_is_not_said_to_be_given_up_if_it_may_be_there() {
     assert_eq!(spent, Forgotten::Unreadable);
 }
 
-/// A slow file was copied, and the cache followed the copy (`adopt --moved`). The old file's note still names the cache.
-/// Outcome: forgetting it takes that note away, and the cache stays what it is for the copy.
+/// A slow file was copied, and the cache followed the copy (`adopt --moved`). The old file's note still names the
+/// cache. Outcome: forgetting it takes that note away, and the cache stays what it is for the copy.
 ///
 /// Planted break: the cache is given up, as any other is; the copy loses what only its cache has.
 #[test]
@@ -243,7 +243,7 @@ fn a_cache_that_is_noted_of_another_volume_is_not_forgotten() {
     let notes = settings.notes.clone().unwrap();
     let error = forget(&notes, &VolumeConfig { name: "w".into(), ..config.clone() }).expect_err("it is of v");
     let fast = settings.path.display();
-    let said = format!("noted of volume \"v\", whose cache \"fast\" on {fast} was not detached");
+    let said = format!("that of volume \"v\", and cache \"fast\" of that volume, on {fast}, was not detached");
     assert!(error.to_string().contains(&said), "{error}");
     assert!(notes.get::<CacheNote>(&config).unwrap().is_some());
     FoundCache::find_or_make(settings, &config, 1 << 20, false).expect("it is there");
@@ -332,16 +332,11 @@ fn a_cache_follows_a_slow_file_that_was_moved_and_no_other_one() {
     let without_word = refused(&settings, "moved", "v", false);
     assert!(without_word.ends_with("the cache belongs to another store"), "{without_word}");
     for (settings, file, name, why) in [
-        (
-            &settings,
-            "older",
-            "v",
-            "of start 1 of the cache, which has begun 2 times: the slow file is a copy from before",
-        ),
-        (&settings, "plain", "v", "no note that came along with the slow file names this cache"),
+        (&settings, "older", "v", "of start 1 of the cache, which has started 2 times: the slow file is an older copy"),
+        (&settings, "plain", "v", "no note that is attached to the slow file names this cache"),
         (&settings, "longer", "v", "it has 2 MiB now"),
-        (&settings, "moved", "w", "is noted of volume \"v\""),
-        (&other, "moved", "v", "no note that came along with the slow file names this cache"),
+        (&settings, "moved", "w", "is noted as that of volume \"v\""),
+        (&other, "moved", "v", "no note that is attached to the slow file names this cache"),
     ] {
         let said = refused(settings, file, name, true);
         assert!(said.contains(why), "{file}: {said}");
@@ -354,7 +349,7 @@ fn a_cache_follows_a_slow_file_that_was_moved_and_no_other_one() {
     }
     FoundCache::find(settings.clone(), &volume("moved", "v")).unwrap();
     // A copy that was left behind has no claim any more.
-    assert!(refused(&settings, "older", "v", true).contains("which has begun 4 times"));
+    assert!(refused(&settings, "older", "v", true).contains("which has started 4 times"));
 }
 
 /// The kernel takes no more writes to a fast device. Outcome: the refusal says so, and the volume's cache can be

@@ -1,7 +1,6 @@
-//! Requests to a file or disk when the caller wants them, many outstanding: what a load needs that does not wait for
-//! answers.
+//! Requests to a file or disk at the caller's times, many outstanding: for a load that does not wait for answers.
 
-use super::{ALIGNMENT_BYTES, MeasureError, Page, Target, system};
+use super::{ALIGNMENT_BYTES, AlignedPage, MeasureError, Target, system};
 use crate::ring::{Completed, Owner, Ring};
 use io_uring::{opcode, types};
 use plimsoll_core::Span;
@@ -14,7 +13,7 @@ pub struct Requests {
     target: Target,
     ring: Ring,
     /// Of all slots, one after the other.
-    memory: Vec<Page>,
+    memory: Vec<AlignedPage>,
     slot_pages: usize,
     /// Bytes and direction of what is under way, by slot.
     under_way: Vec<Option<(u32, bool)>>,
@@ -22,15 +21,15 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// `slots` requests at the most at once, of `bytes_max` bytes at the most, which have `content` until they read
-    /// something else.
+    /// At most `slots` requests at once, of at most `bytes_max` bytes. Slots have `content` until they read something
+    /// else.
     ///
     /// # Errors
     /// There is no io_uring.
     pub fn new(target: Target, slots: u32, bytes_max: u32, content: &[u8]) -> Result<Requests, MeasureError> {
         let ring = Ring::new().map_err(|error| system(&target.path, "use io_uring for it", error))?;
         let slot_pages = (bytes_max as usize).div_ceil(ALIGNMENT_BYTES);
-        let mut memory = vec![Page([0; ALIGNMENT_BYTES]); slot_pages * slots as usize];
+        let mut memory = vec![AlignedPage([0; ALIGNMENT_BYTES]); slot_pages * slots as usize];
         for (page, bytes) in memory.iter_mut().zip(content.chunks_exact(ALIGNMENT_BYTES).cycle()) {
             page.0.copy_from_slice(bytes);
         }
@@ -42,12 +41,17 @@ impl Requests {
         self.target.size_bytes
     }
 
-    /// Reads into, or writes from, the memory of a slot that nothing uses; sent by the next [`wait`](Self::wait).
+    /// Reads into, or writes from, the memory of a free slot. The next [`wait`](Self::wait) sends it.
     ///
     /// # Panics
     /// If the slot is in use or too small, or if this is a write and writing was not allowed.
     pub fn submit(&mut self, slot: u32, is_read: bool, offset: u64, length: u32) {
-        assert!(is_read || self.target.is_writable, "nobody allowed to write to {}", self.target.path.display());
+        assert!(
+            is_read || self.target.is_writable,
+            "no permission was given to write to \
+                                                     {}",
+            self.target.path.display()
+        );
         assert!(length as usize <= self.slot_pages * ALIGNMENT_BYTES, "{length} bytes are more than a slot has");
         let before = self.under_way[slot as usize].replace((length, is_read));
         assert!(before.is_none(), "slot {slot} is in use");
@@ -61,8 +65,8 @@ impl Requests {
         unsafe { self.ring.push(entry, Owner::Piece(slot)) };
     }
 
-    /// Sends what was submitted, and waits at most so long for something to be done; tells the slots that are free
-    /// again.
+    /// Sends what was submitted and waits until something is done, at most `at_most`. `done` gets the slots that are
+    /// free again.
     ///
     /// # Errors
     /// What the system says of a request.

@@ -1,12 +1,12 @@
-//! Notes in extended attributes of regular files: beside a store, and of the file beneath a loop device.
+//! Notes in extended attributes of regular files: of a store, and of the file beneath a loop device.
 
 use super::format::{Note, OnStore, decode_on_store, hex, unreadable};
 use crate::backend::{Backing, VolumeConfig};
-use crate::cache::store_of;
 use crate::occupied::beneath::file_beneath;
+use crate::store_identity::store_of;
+use plimsoll_linux::files::open_regular;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,11 +21,11 @@ pub(super) struct Attribute {
     pub(super) name: String,
     /// Whether it is this volume's, and not that of another one with the same bytes.
     pub(super) is_own: bool,
-    /// Whether the note is of exactly these bytes, and not of a larger part of the file or of another one.
+    /// Whether the note is of exactly these bytes, and not of a larger part of the file or of another file.
     pub(super) is_exact: bool,
 }
 
-/// The attributes in which a note of a volume may lie: its own one first, if there is one.
+/// The attributes that may have a note of a volume: its own one first, if there is one.
 pub(super) fn attributes<N: Note>(volume: &VolumeConfig) -> io::Result<Vec<Attribute>> {
     let Backing::File { path, .. } = &volume.backing else { return Ok(Vec::new()) };
     let of_file = format!("user.plimsoll.{}", N::ABOUT);
@@ -51,7 +51,7 @@ pub(super) fn attributes<N: Note>(volume: &VolumeConfig) -> io::Result<Vec<Attri
     })
 }
 
-/// The names of all attributes of a file, as far as this user may see them.
+/// Names of all attributes of a file that this user may see.
 fn attribute_names(path: &Path) -> io::Result<Vec<String>> {
     let mut names = vec![0_u8; ATTRIBUTE_NAMES_BYTES_MAX];
     let length = match rustix::fs::listxattr(path, &mut names[..]) {
@@ -62,8 +62,8 @@ fn attribute_names(path: &Path) -> io::Result<Vec<String>> {
     Ok(names.filter_map(|name| std::str::from_utf8(name).ok()).map(str::to_owned).collect())
 }
 
-/// The note in an attribute, and whether it is of this file: a file that was copied, or moved to another file system,
-/// is another one.
+/// The note in an attribute, and whether it is of this file. A copied file, or one moved to another file system, is
+/// another file.
 pub(super) fn read_attribute<N: Note>(attribute: &Attribute) -> io::Result<Option<(N, bool)>> {
     let Attribute { file, name, .. } = attribute;
     let place = format!("the attribute {name} of {}", file.display());
@@ -82,7 +82,7 @@ pub(super) fn put_on_store<N: Note>(attribute: &Attribute, note: &N, volume: &st
     let Attribute { file, name, .. } = attribute;
     let bytes = serde_json::to_vec(&OnStore { store: hex(&store_of(file)?), note })?;
     match rustix::fs::setxattr(file, name, &bytes, XattrFlags::empty()) {
-        Ok(()) => File::open(file)?.sync_all(),
+        Ok(()) => open_regular(file)?.sync_all(),
         Err(Errno::NOTSUP | Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::RANGE) => {
             tracing::info!(volume, "its file has no place for a note: it stands in the notes directory only");
             // What stands there may say something else, and would hold.
@@ -94,7 +94,7 @@ pub(super) fn put_on_store<N: Note>(attribute: &Attribute, note: &N, volume: &st
 
 pub(super) fn remove_from_store(attribute: &Attribute) -> io::Result<()> {
     match rustix::fs::removexattr(&attribute.file, &attribute.name) {
-        Ok(()) => File::open(&attribute.file)?.sync_all(),
+        Ok(()) => open_regular(&attribute.file)?.sync_all(),
         Err(Errno::NODATA | Errno::NOTSUP | Errno::PERM | Errno::ACCESS) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

@@ -1,9 +1,10 @@
-//! How a note is written, and what of it can be believed when it is damaged.
+//! Format of a note, and what of it counts when it is damaged.
 //!
-//! A note is JSON with a version. Three things are kept apart: a whole note, a note of a newer program (which is whole,
-//! and not to be passed over), and a damaged note. Of a damaged note a few numbers may still be readable ([`Remains`]):
+//! A note is JSON with a version. There are three cases: a whole note, a note of a newer program (which is whole and
+//! must not be skipped), and a damaged note. Of a damaged note a few numbers may still be readable ([`Remains`]):
 //! another copy stands for it only if they agree.
 
+use plimsoll_linux::files::WrongKind;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -127,9 +128,10 @@ pub(super) fn hex(bytes: &[u8; 16]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Says that what is at `place` cannot be read off its device; other errors stay as they are.
+/// Says that what is at `place` cannot be read off its device, or is no file; other errors stay as they are.
 pub(super) fn unreadable<N: Note>(place: &str, error: io::Error) -> io::Error {
-    match error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) {
+    let is_damage = error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
+    match is_damage || WrongKind::behind(&error).is_some() {
         true => damaged::<N>(place, &[], error.to_string()),
         false => error,
     }

@@ -61,6 +61,27 @@ fn a_note_goes_with_its_file_to_another_directory_and_not_with_a_copy() {
     assert_eq!(here.get(&volume).unwrap(), Some(renamed), "the last word");
 }
 
+/// The directory cannot be written. Outcome: the file has no note either, or the one it had; so a volume whose cache
+/// could not be attached starts without it.
+///
+/// Planted break that was seen red: the note of the file stays.
+/// Promise: notes-all-or-none.
+#[test]
+fn a_note_that_one_place_refuses_stands_in_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("slow");
+    std::fs::write(&path, [1; 4096]).unwrap();
+    std::fs::write(directory.path().join("no-directory"), b"").unwrap();
+    let (volume, notes) = (volume(path), Notes::new(directory.path().join("no-directory/notes")));
+    let elsewhere = Notes::new(directory.path().join("notes"));
+    assert!(notes.put(&volume, &note()).is_err());
+    assert_eq!(elsewhere.get::<CacheNote>(&volume).unwrap(), None);
+    // One that was there before stays.
+    elsewhere.put(&volume, &note()).unwrap();
+    assert!(notes.put(&volume, &note()).is_err());
+    assert_eq!(elsewhere.get(&volume).unwrap(), Some(note()));
+}
+
 #[test]
 fn a_note_of_version_1_is_read() {
     let text =
@@ -133,11 +154,11 @@ fn what_is_no_note_is_told_and_not_taken_for_none() {
 }
 
 /// One of the two copies is damaged in one of many ways: cut off anywhere, other bytes, empty. Outcome: the whole
-/// one holds and is written there again, unless what is left of the damaged one names another cache or is newer.
+/// one holds; a look at it changes nothing, and it is written there again when the note is mended, unless what is left of the damaged one names another cache or is newer.
 /// Nothing is then touched.
 ///
 /// Planted breaks that were seen red: what is left of the damaged copy is not compared; the copy is not written
-/// again; a damaged copy is an error beside a whole one.
+/// again; a damaged copy is an error beside a whole one; a look at the note writes the damaged copy again.
 #[test]
 fn a_whole_copy_stands_for_a_damaged_one_unless_that_says_more() {
     let directory = tempfile::tempdir().unwrap();
@@ -172,6 +193,8 @@ fn a_whole_copy_stands_for_a_damaged_one_unless_that_says_more() {
         for damaged in cut.chain([b"{}".to_vec(), vec![0; text.len()], vec![0xff; 7]]) {
             with(&damaged);
             assert_eq!(notes.get(&volume).unwrap(), Some(note()), "{:?}", String::from_utf8_lossy(&damaged));
+            assert!(there()[which] == damaged, "a look changes nothing");
+            notes.mend::<CacheNote>(&volume).unwrap();
             assert!(there() == whole, "it is written again");
         }
         let end = text.rfind("\"generation\"").unwrap() + "\"generation\":5".len();
@@ -183,7 +206,39 @@ fn a_whole_copy_stands_for_a_damaged_one_unless_that_says_more() {
             with(damaged.as_bytes());
             let error = notes.get::<CacheNote>(&volume).unwrap_err();
             assert!(DamagedNote::behind(&error).is_some(), "{error}");
+            assert!(notes.mend::<CacheNote>(&volume).is_err());
             assert!(there()[which] == damaged.as_bytes(), "it is not touched");
         }
     }
+}
+
+/// A FIFO lies at the place of a note. Outcome: no call waits for its other end; it is a damaged note, and a whole copy
+/// takes its place.
+///
+/// Planted break: the note is read as any file (it hangs).
+#[test]
+fn a_fifo_at_the_place_of_a_note_is_a_damaged_note_and_is_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let notes = Notes::new(directory.path().join("notes"));
+    let path = directory.path().join("slow");
+    std::fs::write(&path, [1; 4096]).unwrap();
+    let volume = volume(path.clone());
+    notes.put(&volume, &note()).unwrap();
+    let file = notes.path_of::<CacheNote>(&volume).unwrap().unwrap();
+    let put_fifo = || {
+        std::fs::remove_file(&file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    };
+    put_fifo();
+    assert_eq!(notes.all::<CacheNote>().unwrap(), Vec::new());
+    if notes.get::<CacheNote>(&volume).is_ok() {
+        notes.mend::<CacheNote>(&volume).unwrap();
+        assert!(file.is_file(), "the copy beside the store stands for it");
+        put_fifo();
+        rustix::fs::removexattr(&path, "user.plimsoll.cache").unwrap();
+    }
+    let said = notes.get::<CacheNote>(&volume).unwrap_err();
+    assert!(DamagedNote::behind(&said).is_some() && said.to_string().contains("got a FIFO"), "{said}");
+    assert_eq!(notes.remove::<CacheNote>(&volume).unwrap(), None);
+    assert!(!file.exists());
 }

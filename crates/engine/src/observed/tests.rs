@@ -217,7 +217,7 @@ fn memory_is_bounded() {
 
 /// Promise: tenants-past-gates.
 #[test]
-fn who_reads_past_its_gates_leaves_the_book_to_others() {
+fn an_account_that_reads_past_its_gates_leaves_the_book_to_others() {
     let mut world = World::new();
     let other = world.tree.open(AccountId::ROOT, "other", AccountKind::Session, Allocation::default()).unwrap();
     world.meters.opened(Time::ZERO, other);

@@ -1,8 +1,8 @@
-//! What lies beneath a block device: the file of a loop device, the disk of a partition, the members of a mapped
-//! device.
+//! Layers beneath a block device: the file of a loop device, the disk of a partition, the members of a mapped device.
 //!
 //! ```text
-//!   /dev/loop1p2  ->  /dev/loop1, from the partition's first byte  ->  /srv/a.img, from there and the loop device's offset
+//!   /dev/loop1p2  ->  /dev/loop1, from the partition's first byte
+//!                 ->  /srv/a.img, from there and the loop device's offset
 //! ```
 //!
 //! **The intuition.** Two paths may lead to the same bytes. So a program that asks for some bytes goes down to the last
@@ -35,7 +35,7 @@ impl ByteExtent {
         self.begin < other.end && other.begin < self.end
     }
 
-    /// These bytes of something that begins at `begin` and has so many bytes, 0 for all that there are.
+    /// Restricts these bytes to `bytes` bytes from `begin`, 0 for all.
     fn within(self, begin: u64, bytes: u64) -> ByteExtent {
         let last = if bytes == 0 { u64::MAX } else { begin.saturating_add(bytes) };
         ByteExtent { begin: begin.saturating_add(self.begin), end: begin.saturating_add(self.end).min(last) }
@@ -49,7 +49,7 @@ pub(crate) struct Layer {
     pub(crate) path: PathBuf,
     /// What of it the block device above has.
     pub(crate) extent: ByteExtent,
-    /// Whether the block device above has exactly these bytes: of a member of a mapped device, nothing tells which.
+    /// Whether the block device above has exactly these bytes. Of a mapped device's members that is not known.
     pub(crate) is_exact: bool,
     /// The name of the block device right above, such as `loop0`.
     pub(crate) above: String,
@@ -94,7 +94,7 @@ fn go_down(sys: &Path, path: &Path, extent: ByteExtent, is_exact: bool, depth: u
     }
 }
 
-/// The file at the bottom of what is at `path`, if that is a loop device, or a part of one: which file, and what of it.
+/// The file at the bottom of the loop device at `path`, or of a part of one: its path and the range.
 pub(crate) fn file_beneath(path: &Path) -> Option<(PathBuf, ByteExtent)> {
     let layer = layers(path).pop().filter(|layer| layer.is_exact)?;
     layer.path.is_file().then_some((layer.path, layer.extent))

@@ -1,9 +1,9 @@
 //! Which loop devices lie on a file.
 //!
-//! **Complication.** A loop device is asked which file it has by LOOP_GET_STATUS64, since a path in sysfs says little
-//! where the file was renamed or has several names. The kernel then asks the file system of that file. The loop devices
-//! of this daemon's own mounts lie on FUSE files; their server may be this daemon, or one that hangs. So a loop device
-//! on another FUSE file system is passed over.
+//! **Complication.** LOOP_GET_STATUS64 says which file a loop device has. A path in sysfs says little if the file was
+//! renamed or has several names. The kernel then asks the file system of that file. The loop devices of this daemon's
+//! own mounts lie on FUSE files; their server may be this daemon, or one that hangs. So a loop device on another FUSE
+//! file system is passed over.
 
 use super::beneath::ByteExtent;
 use crate::loop_control;
@@ -13,7 +13,7 @@ use std::fs::{self, File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The name of a loop device, other than `except`, that has some of these bytes of the file.
+/// A loop device, other than `except`, that has some of these bytes of the file.
 pub(super) fn loop_on(file: &Metadata, extent: ByteExtent, except: Option<&str>, table: &MountTable) -> Option<String> {
     let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -33,7 +33,7 @@ pub(super) fn loop_on(file: &Metadata, extent: ByteExtent, except: Option<&str>,
     })
 }
 
-/// Whether the file of this loop device is `file`: as the loop device says, or, where it may not be asked, by its path.
+/// Whether the file of this loop device is `file`: by the loop device's word, or by its path if that is not permitted.
 fn is_on(name: &str, backing: &Path, file: &Metadata) -> bool {
     let asked = File::open(Path::new("/dev").join(name)).and_then(|device| loop_control::status(&device));
     match asked {

@@ -1,5 +1,5 @@
-//! Locks on ranges of a file that belong to the open file, the only unsafe code of this folder. See fcntl_locking(2),
-//! "Open file description locks".
+//! Range locks that belong to an open file. The only unsafe code of this folder. See fcntl_locking(2), "Open file
+//! description locks".
 //!
 //! A lock of flock(2) is on a whole file. Two loop devices may lie on two parts of one file, so their parts are locked.
 
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// Locks these bytes of an open file until it is closed: shared with other readers, or for a writer alone.
+/// Locks these bytes of an open file until its close, shared with other readers or exclusively for a writer.
 pub(super) fn lock_range(file: &File, extent: ByteExtent, is_shared: bool) -> Result<(), Errno> {
     let kind = if is_shared { libc::F_RDLCK } else { libc::F_WRLCK };
     let at = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);

@@ -9,15 +9,15 @@
 //! ```
 //!
 //! **Rule.** A fetch is a request of the session that reads, so that whatever holds for the session's requests holds
-//! for it: limit, share, books. A fetch that no read waits for yet comes to the scheduler only while no read waits
-//! there for the device, and none of its own session at all. So it comes after every read that a client waits for. A
-//! session that ends gives its fetches up.
+//! for it: limit, share, books. A fetch without a waiting read reaches the scheduler under two conditions. No read
+//! waits there for the device, and no request of its own session does. So it comes after every read that a client waits
+//! for. A session that ends gives its fetches up.
 //!
-//! **Complication.** A fetch may fail for reasons that are not those of the read that waits for it: another part of the
-//! chunk cannot be read. So a read with a failed fetch is read again by itself, and what comes of that is the answer.
+//! **Complication.** A fetch may fail although the waiting read would not, because another part of the chunk cannot be
+//! read. So a read with a failed fetch is read again by itself, and what comes of that is the answer.
 //!
-//! In a volume in memory the bytes are there already, and what is read ahead is the permission of the device model to
-//! hand them out. Where tags name the causes of a block, nothing is read ahead: what is read ahead has no cause yet.
+//! A volume in memory has the bytes already. Reading ahead then obtains the device model's permission to hand them out.
+//! Where tags name the causes of a block, nothing is read ahead: what is read ahead has no cause yet.
 
 use super::asker::Asker;
 use super::ground::Ground;
@@ -27,7 +27,7 @@ use super::table::Table;
 use crate::backend::{Backend, Volume};
 use crate::buffer::{Arena, Buffer, BufferClass};
 use crate::by_volume::ByVolume;
-use crate::read_ahead::{Changes, Fetch, Figures, Found, Part, ReadAhead, Reader};
+use crate::read_ahead::{Changes, Fetch, Figures, Lookup, ReadAhead, ReadSegment, Reader};
 use crate::slab::Slab;
 use crate::status::ReadAheadStatus;
 use crate::submission::{CacheBlock, Payload, Submission};
@@ -38,7 +38,7 @@ use std::io;
 
 /// Sessions of a volume that may read ahead at a time.
 const PLACES: usize = 64;
-/// Sessions that are looked at in one go for what they would like to read ahead.
+/// Sessions that are considered for reading ahead in one go.
 const LOOKS_MAX: usize = 16;
 
 /// What is read ahead in a volume.
@@ -62,7 +62,7 @@ struct Session {
     reader: Reader,
     /// It may read ahead: from its first stream on, if there was a place.
     has_place: bool,
-    /// Of its slots; only with a place, and not where the volume itself is in memory.
+    /// Memory of its slots; only with a place, and not if the volume itself is in memory.
     memory: Option<SlotMemory>,
     /// Parts of reads that wait for fetches.
     waiting: Vec<WaitingPart>,
@@ -75,7 +75,7 @@ struct Session {
 
 struct WaitingPart {
     request: u32,
-    part: Part,
+    part: ReadSegment,
 }
 
 /// The bytes of a session's slots.
@@ -96,7 +96,7 @@ impl SlotMemory {
     ///
     /// # Safety
     /// Nothing is being fetched into the slot, and the part lies in the bytes that begin at `target`.
-    unsafe fn copy(&self, part: &Part, target: *mut u8) {
+    unsafe fn copy(&self, part: &ReadSegment, target: *mut u8) {
         let slot = &self.slots[part.slot as usize];
         debug_assert!((part.at_in_slot + part.length) as usize <= slot.capacity());
         // SAFETY: a part lies in its slot, and the caller vouches for the rest.
@@ -114,26 +114,29 @@ impl Drop for SlotMemory {
     }
 }
 
-/// Where a read that was found in slots wants its bytes; `None` where they are in the volume itself.
+/// Destination of a read that was found in slots; `None` if the bytes are in the volume itself.
 fn target_of(request: &Request) -> Option<*mut u8> {
-    match &request.payload {
-        Payload::Buffer { .. } => request.payload.as_ptr().map(<*const u8>::cast_mut),
+    match &request.asked.payload {
+        Payload::Buffer { .. } => request.asked.payload.as_ptr().map(<*const u8>::cast_mut),
         _ => None,
     }
 }
 
 impl Session {
-    /// Copies what is there of a read and remembers what is not yet. Says whether all of it was.
+    /// Copies the available bytes of a read and remembers the missing ones. Says whether all were available.
     fn hand_out(&mut self, index: u32, request: &Request) -> bool {
         let Session { reader, memory, waiting, .. } = self;
         let mut is_whole = true;
-        reader.hand_out(request.offset, request.length, |part| match (part.is_ready, target_of(request), &*memory) {
-            // SAFETY: a slot that is ready is not being filled; `check` found the payload to hold the whole request.
-            (true, Some(target), Some(memory)) => unsafe { memory.copy(&part, target) },
-            (true, ..) => {}
-            (false, ..) => {
-                is_whole = false;
-                waiting.push(WaitingPart { request: index, part });
+        reader.hand_out(request.asked.offset, request.asked.length, |part| {
+            match (part.is_ready, target_of(request), &*memory) {
+                // SAFETY: a slot that is ready is not being filled; `check` found the payload to hold the whole
+                // request.
+                (true, Some(target), Some(memory)) => unsafe { memory.copy(&part, target) },
+                (true, ..) => {}
+                (false, ..) => {
+                    is_whole = false;
+                    waiting.push(WaitingPart { request: index, part });
+                }
             }
         });
         is_whole
@@ -156,9 +159,9 @@ impl VolumeReadAhead {
         }
     }
 
-    /// Gives a session a place, and memory if the volume itself is none, unless it has them. Says whether it has them
+    /// Gives a session a place, and memory if the volume is not in memory, unless it has them. Says whether it has them
     /// now. A pool gets one as long as it has fewer than are free (dynamic thresholds: Choudhury, Hahne, ToN 6(2),
-    /// 1998): half of them at the most, and never the last.
+    /// 1998). So it gets half of them at most, and never the last.
     fn take_place(&mut self, number: u32, is_in_memory: bool) -> bool {
         let Session { has_place, pool, .. } = self.sessions[number];
         if has_place {
@@ -199,7 +202,7 @@ pub(crate) struct AheadOf<'engine> {
     pub(crate) volume: &'engine Volume,
     /// A cache stands before it.
     pub(crate) has_cache: bool,
-    /// Tags name the causes of its blocks, and there are levels above that have a use for them.
+    /// Whether tags name the causes of its blocks for the levels above.
     pub(crate) has_causes: bool,
 }
 
@@ -214,7 +217,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Has `settings` hold for a volume that no front end uses; `None`: nothing is read ahead.
+    /// Applies `settings` to a volume that no front end uses; `None`: no reading ahead.
     pub(crate) fn set(&mut self, volume: u32, settings: Option<ReadAhead>) {
         self.volumes.set(volume, settings.map(|settings| Box::new(VolumeReadAhead::new(settings))));
     }
@@ -223,7 +226,7 @@ impl Ahead {
         self.volumes.get(volume).map(VolumeReadAhead::status)
     }
 
-    /// A session begins to read, through the front end at `front_end`; its number, where its volume is read ahead.
+    /// A session begins to read through the front end at `front_end`. Answers its number if its volume is read ahead.
     /// `pool`: the account's.
     pub(crate) fn open_reader(
         &mut self,
@@ -247,8 +250,7 @@ impl Ahead {
         }))
     }
 
-    /// Whether nothing is under way any more that was read ahead for the session that leaves its seat; if not, it is
-    /// given up.
+    /// Whether the session that leaves its seat has no fetch under way; gives up those that it has.
     pub(crate) fn is_through(&mut self, table: &mut Table, volume: u32, reader: Option<u32>) -> bool {
         let ahead = reader.zip(self.volumes.get_mut(volume));
         let session = ahead.and_then(|(number, ahead)| Some((number, ahead.sessions.get_mut(number)?)));
@@ -281,20 +283,22 @@ impl Ahead {
     }
 
     /// A request goes to its volume: until it is done, what it writes, trims or zeroes is left to the device.
+    #[inline]
     pub(crate) fn begin_change(&mut self, request: &Request) {
-        let Request { operation, volume, offset, length, .. } = *request;
+        let Submission { operation, offset, length, .. } = request.asked;
         if operation.is_write()
-            && let Some(ahead) = self.volumes.get_mut(volume)
+            && let Some(ahead) = self.volumes.get_mut(request.volume)
         {
             ahead.changes.begin(offset, length);
         }
     }
 
     /// A request is done, and no front end has heard of it: what it wrote, trimmed or zeroed is read anew.
+    #[inline]
     pub(crate) fn change_done(&mut self, request: &Request) {
-        let Request { operation, volume, offset, length, .. } = *request;
+        let Submission { operation, offset, length, .. } = request.asked;
         if operation.is_write()
-            && let Some(ahead) = self.volumes.get_mut(volume)
+            && let Some(ahead) = self.volumes.get_mut(request.volume)
         {
             ahead.changed(offset, length);
         }
@@ -306,16 +310,16 @@ impl Ahead {
         self.begin_change(request);
         let is_in_memory = matches!(of.volume.backend, Backend::Memory(_));
         // A volume in memory that had a cache a moment ago gets reads with buffers.
-        let is_meant = request.operation == Operation::Read && !of.has_causes;
-        let is_meant = is_meant && is_in_memory == matches!(request.payload, Payload::Volume(_));
+        let is_meant = request.asked.operation == Operation::Read && !of.has_causes;
+        let is_meant = is_meant && is_in_memory == matches!(request.asked.payload, Payload::Volume(_));
         let Some(ahead) = self.volumes.get_mut(of.number) else { return ground.then(Next::Add(index)) };
-        if !is_meant || ahead.changes.touch(request.offset, request.length) {
+        if !is_meant || ahead.changes.touch(request.asked.offset, request.asked.length) {
             return ground.then(Next::Add(index));
         }
-        let found = ahead.sessions[number].reader.read(ground.now, request.offset, request.length);
+        let found = ahead.sessions[number].reader.read(ground.now, request.asked.offset, request.asked.length);
         let fetch = match found {
-            Found::Alone => return ground.then(Next::Add(index)),
-            Found::Here(fetch) => fetch,
+            Lookup::Miss => return ground.then(Next::Add(index)),
+            Lookup::Hit(fetch) => fetch,
         };
         if let Some(fetch) = fetch
             && !ahead.take_place(number, is_in_memory)
@@ -323,7 +327,7 @@ impl Ahead {
             ahead.sessions[number].reader.ended(fetch.slot, false);
             return ground.then(Next::Add(index));
         }
-        let class = request.class;
+        let class = request.asked.class;
         let is_whole = ahead.sessions[number].hand_out(index, request);
         if let Some(fetch) = fetch {
             ahead.begin_fetch(ground, table, of, number, fetch, class);
@@ -343,7 +347,7 @@ impl Ahead {
         }
     }
 
-    /// Begins one fetch that no read waits for yet, if no read waits for the device. Says whether it did. O(slots).
+    /// Begins one fetch without a waiting read, if no read waits for the device. Says whether it did. O(slots).
     ///
     /// `is_held_back`: what waits does so because the scheduler has named a time, and not for the device.
     pub(crate) fn fetch_one<'engine>(
@@ -379,7 +383,7 @@ impl Ahead {
         false
     }
 
-    /// A fetch has ended: a read that waits for it is answered, or reads by itself.
+    /// A fetch has ended: its waiting reads are answered, or go to the device by themselves.
     pub(crate) fn fetched(
         &mut self,
         ground: &mut Ground,
@@ -421,7 +425,7 @@ impl Ahead {
 }
 
 impl VolumeReadAhead {
-    /// Has a chunk read, as a request of the session, of the class that the read says which waits for it.
+    /// Begins to read a chunk, as a request of the session and of the class of the waiting read.
     fn begin_fetch(
         &mut self,
         ground: &mut Ground,
@@ -456,7 +460,7 @@ fn give_up_fetches(table: &mut Table, volume: u32, number: u32) {
     }
 }
 
-/// What was read ahead for a request could not be read: it goes its own way.
+/// A fetch for a request failed: the request goes to the device by itself.
 fn read_alone(ground: &mut Ground, table: &mut Table, index: u32) {
     let request = &mut table.requests[index];
     if request.is_abandoned {

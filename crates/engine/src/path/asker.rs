@@ -1,11 +1,11 @@
 //! Where the answer of a request goes.
 
-/// The part of the engine, or the front end, that made a request and gets its answer.
+/// The maker of a request, which gets its answer: a front end or a part of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asker {
     /// A front end, by its number, and its own name for the request.
     FrontEnd(u32, u64),
-    /// The cache before the volume, and the first of the operations on the store that make up the request.
+    /// The volume's cache, and the first of the store operations that make up the request.
     Cache(u32),
     /// Reading ahead for a session of the volume, into one of the session's slots.
     ReadAhead { session: u32, slot: u32 },

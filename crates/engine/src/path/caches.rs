@@ -1,12 +1,12 @@
-//! The caches before volumes: which of them may go on, and when the next one wants to.
+//! Caches of volumes: which may go on, and the next time at which one wants to.
 
 use super::ground::Ground;
 use super::orphans::Orphans;
 use super::table::Table;
 use crate::by_volume::ByVolume;
-use crate::cached::{Surroundings, VolumeCache};
 use crate::ring::Ring;
 use crate::submission::Submission;
+use crate::volume_cache::{Surroundings, VolumeCache};
 use plimsoll_core::{AccountId, Time};
 use rustix::io::Errno;
 
@@ -16,7 +16,7 @@ pub(crate) struct Caches {
     volumes: ByVolume<VolumeCache>,
     /// Volumes with caches that may go on.
     with_work: Vec<u32>,
-    /// Volumes with caches that go by time: their devices are emulated, or they write back by it.
+    /// Volumes with caches that depend on time: their devices are emulated, or they write back by age.
     timed: Vec<u32>,
 }
 
@@ -31,6 +31,7 @@ impl Caches {
     }
 
     /// Whether the volume has a cache.
+    #[inline]
     pub(crate) fn has(&self, volume: u32) -> bool {
         self.volumes.get(volume).is_some()
     }
@@ -44,7 +45,7 @@ impl Caches {
         self.volumes.iter().map(|(volume, _)| volume).collect()
     }
 
-    /// Puts a cache before a volume; `goes_by_time` says whether it may have to go on although nothing happens.
+    /// Attaches a cache to a volume. `goes_by_time` says whether it may have work without an event.
     pub(crate) fn put(&mut self, volume: u32, cache: Box<VolumeCache>, goes_by_time: bool) {
         self.timed.extend(goes_by_time.then_some(volume));
         self.volumes.set(volume, Some(cache));
@@ -66,6 +67,7 @@ impl Caches {
     }
 
     /// Remembers that a volume's cache, if it has one, may go on.
+    #[inline]
     pub(crate) fn moved(&mut self, volume: u32) {
         if self.volumes.get_mut(volume).is_some_and(VolumeCache::is_newly_listed) {
             self.with_work.push(volume);
@@ -73,6 +75,7 @@ impl Caches {
     }
 
     /// Whether a cache may go on.
+    #[inline]
     pub(crate) fn have_work(&self) -> bool {
         !self.with_work.is_empty()
     }
@@ -105,7 +108,7 @@ impl Caches {
         }
     }
 
-    /// The volume has done a request of its cache, of `length` bytes; `first` is the first operation of it.
+    /// The volume has done a request of its cache, of `length` bytes. `first` is its first operation.
     pub(crate) fn store_done(
         &mut self,
         ground: &mut Ground,
@@ -128,8 +131,8 @@ impl Caches {
         }
     }
 
-    /// Marks requests as abandoned, by their front end and its name for them, and takes back what the store was to do
-    /// for them. O(requests under way).
+    /// Marks requests as abandoned, by front end and its name for them, and takes back their store operations.
+    /// O(requests under way).
     pub(crate) fn abandon(&mut self, table: &mut Table, orphans: &mut Orphans, is_meant: impl Fn(u32, u64) -> bool) {
         for (volume, cache) in self.volumes.iter_mut() {
             cache.abandon(|| orphans.began_in_cache(volume), &is_meant);
@@ -146,8 +149,8 @@ impl Caches {
         }
     }
 
-    /// Hears of what emulated devices of caches have done by now, and lets caches go on that wait for a time, if it has
-    /// come. O(caches that go by time) where nothing is done.
+    /// Completes what emulated devices of caches have done by `now`, and resumes caches that wait for that time.
+    /// O(caches that go by time) where nothing is done.
     pub(crate) fn wake(&mut self, now: Time) {
         for at in 0..self.timed.len() {
             let volume = self.timed[at];
@@ -162,8 +165,8 @@ impl Caches {
         self.timed.iter().filter_map(|&volume| self.volumes.get(volume)?.goes_on_at()).min()
     }
 
-    /// Requests under way that count as `session`'s, before all caches: the store may have nothing of them. O(requests
-    /// under way).
+    /// Number of requests under way of `session` at all caches, also those without a store request. O(requests under
+    /// way).
     pub(crate) fn requests_of(&self, session: AccountId) -> usize {
         self.volumes.iter().map(|(_, cache)| cache.requests_of(session)).sum()
     }

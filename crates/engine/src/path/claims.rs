@@ -1,4 +1,4 @@
-//! Blocks of which a front end changes a part: it reads them, and writes them back.
+//! Blocks that a front end changes in part: it reads them and writes them back.
 //!
 //! **Intuition.** What another session changes between the read and the write would be undone by it. So a front end
 //! claims the blocks first, and gives them back when it has written them.
@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 
 /// A front end, and what it calls a claim and the requests that it makes under it.
-type Owner = (u32, u64);
+type ClaimOwner = (u32, u64);
 
 /// Where a submission comes from: its front end's seat, as far as it is needed.
 #[derive(Clone, Copy, Debug)]
@@ -41,13 +41,13 @@ impl Origin {
 
 /// A claim.
 struct Claim {
-    owner: Owner,
+    owner: ClaimOwner,
     /// Changes and claims that came before it and are not over.
     waits_for: u32,
 }
 
 /// A change that waits for claims.
-pub(crate) struct Held<T> {
+pub(crate) struct WaitingChange<T> {
     stretch: Stretch,
     number: u64,
     waits_for: u32,
@@ -58,9 +58,9 @@ pub(crate) struct Held<T> {
 pub(crate) struct Claims<T> {
     numbers: u64,
     claims: Stretches<Claim>,
-    held: Stretches<Held<T>>,
+    held: Stretches<WaitingChange<T>>,
     /// Where each claim is.
-    by_owner: BTreeMap<Owner, (Stretch, u64)>,
+    by_owner: BTreeMap<ClaimOwner, (Stretch, u64)>,
 }
 
 impl<T> Default for Claims<T> {
@@ -71,30 +71,31 @@ impl<T> Default for Claims<T> {
 }
 
 impl<T> Claims<T> {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.by_owner.is_empty()
     }
 
     /// Whether a request is made under a claim of its front end's.
-    pub(crate) fn is_owned(&self, owner: Owner) -> bool {
+    pub(crate) fn is_owned(&self, owner: ClaimOwner) -> bool {
         self.by_owner.contains_key(&owner)
     }
 
     /// Has a change wait if it has to, or gives it back.
-    pub(crate) fn hold(&mut self, stretch: Stretch, owner: Owner, change: T) -> Option<T> {
+    pub(crate) fn hold(&mut self, stretch: Stretch, owner: ClaimOwner, change: T) -> Option<T> {
         let waits_for = if self.is_owned(owner) { 0 } else { self.claims.count(stretch) };
         if waits_for == 0 {
             return Some(change);
         }
         self.numbers += 1;
         let number = self.numbers;
-        self.held.insert(stretch, number, Held { stretch, number, waits_for, change });
+        self.held.insert(stretch, number, WaitingChange { stretch, number, waits_for, change });
         None
     }
 
     /// Claims blocks, of which `under_way` changes are under way under no claim. Says whether the owner has them at
     /// once.
-    pub(crate) fn claim(&mut self, stretch: Stretch, owner: Owner, under_way: u32) -> bool {
+    pub(crate) fn claim(&mut self, stretch: Stretch, owner: ClaimOwner, under_way: u32) -> bool {
         let waits_for = under_way + self.held.count(stretch) + self.claims.count(stretch);
         self.numbers += 1;
         self.claims.insert(stretch, self.numbers, Claim { owner, waits_for });
@@ -103,12 +104,12 @@ impl<T> Claims<T> {
     }
 
     /// A change is over that was under way under no claim. Gives the owners that have their blocks now.
-    pub(crate) fn change_ended(&mut self, stretch: Stretch) -> Vec<Owner> {
+    pub(crate) fn change_ended(&mut self, stretch: Stretch) -> Vec<ClaimOwner> {
         self.one_less(stretch, 0)
     }
 
     /// Of the claims with a higher number than `number` in the way of `stretch`, each that waits does so for one less.
-    fn one_less(&mut self, stretch: Stretch, number: u64) -> Vec<Owner> {
+    fn one_less(&mut self, stretch: Stretch, number: u64) -> Vec<ClaimOwner> {
         let mut granted = Vec::new();
         self.claims.visit(stretch, |place, claim| {
             if place.3 > number && claim.waits_for > 0 {
@@ -123,7 +124,7 @@ impl<T> Claims<T> {
     }
 
     /// The owner gives its blocks back. Gives the changes that go on, and the owners that have their blocks now.
-    pub(crate) fn give_back(&mut self, owner: Owner) -> (Vec<T>, Vec<Owner>) {
+    pub(crate) fn give_back(&mut self, owner: ClaimOwner) -> (Vec<T>, Vec<ClaimOwner>) {
         let Some((stretch, number)) = self.by_owner.remove(&owner) else { return (Vec::new(), Vec::new()) };
         self.claims.remove(stretch, number);
         let over = self.held.take_of(stretch, |held_number, held| {
@@ -134,11 +135,11 @@ impl<T> Claims<T> {
     }
 
     /// Takes out changes that wait and are abandoned. Gives them, and the owners that have their blocks now.
-    pub(crate) fn drop_held(&mut self, is_meant: impl Fn(&T) -> bool) -> (Vec<T>, Vec<Owner>) {
+    pub(crate) fn drop_held(&mut self, is_meant: impl Fn(&T) -> bool) -> (Vec<T>, Vec<ClaimOwner>) {
         let dropped = self.held.take_if(|held| is_meant(&held.change));
         let mut granted = Vec::new();
         let mut changes = Vec::new();
-        for Held { stretch, number, change, .. } in dropped {
+        for WaitingChange { stretch, number, change, .. } in dropped {
             granted.append(&mut self.one_less(stretch, number));
             changes.push(change);
         }
@@ -157,6 +158,7 @@ fn overlap(one: Stretch, other: Stretch) -> bool {
 
 impl Claims<(Origin, Submission)> {
     /// Has a change wait for claims if it has to, or gives it back.
+    #[inline]
     pub(crate) fn hold_change(&mut self, origin: Origin, submission: Submission) -> Option<Submission> {
         if self.is_empty() || !submission.operation.is_write() {
             return Some(submission);
@@ -166,14 +168,14 @@ impl Claims<(Origin, Submission)> {
         self.hold(bytes, owner, (origin, submission)).map(|(_, submission)| submission)
     }
 
-    /// A front end wants to change a part of these bytes, under requests that it calls as the claim. It hears when it
-    /// has them. O(changes under way).
+    /// A front end asks to change a part of these bytes, in requests with the claim's name. It hears when it has them.
+    /// O(changes under way).
     pub(crate) fn claim_for(
         &mut self,
         ground: &mut Ground,
-        owner: Owner,
+        owner: ClaimOwner,
         bytes: Stretch,
-        changes: impl Iterator<Item = (Owner, Stretch)>,
+        changes: impl Iterator<Item = (ClaimOwner, Stretch)>,
     ) {
         let in_the_way = changes.filter(|&(owner, change)| overlap(bytes, change) && !self.is_owned(owner));
         let under_way = in_the_way.count() as u32;
@@ -183,14 +185,15 @@ impl Claims<(Origin, Submission)> {
     }
 
     /// A front end has changed what it had claimed, or has given that up. Gives the changes that go on.
-    pub(crate) fn give_back_claim(&mut self, ground: &mut Ground, owner: Owner) -> Vec<(Origin, Submission)> {
+    pub(crate) fn give_back_claim(&mut self, ground: &mut Ground, owner: ClaimOwner) -> Vec<(Origin, Submission)> {
         let (changes, owners) = self.give_back(owner);
         owners.into_iter().for_each(|owner| ground.tell(owner));
         changes
     }
 
     /// A change of a front end's is over.
-    pub(crate) fn answered(&mut self, ground: &mut Ground, owner: Owner, bytes: Stretch) {
+    #[inline]
+    pub(crate) fn answered(&mut self, ground: &mut Ground, owner: ClaimOwner, bytes: Stretch) {
         if !self.is_empty() && !self.is_owned(owner) {
             self.change_ended(bytes).into_iter().for_each(|owner| ground.tell(owner));
         }
@@ -276,7 +279,7 @@ mod tests {
         is_claim: bool,
     }
 
-    /// The entries of the list that run: a change if no claim before it has some of its bytes, a claim if nothing
+    /// The entries of the list that run. A change runs if no claim before it has some of its bytes, a claim if nothing
     /// before it has.
     fn running(list: &[Entry]) -> Vec<u64> {
         let runs = |(index, entry): &(usize, &Entry)| {
@@ -292,7 +295,7 @@ mod tests {
         /// for.
         /// Promise: nbd-any-bytes.
         #[test]
-        fn whoever_waits_does_so_for_those_who_came_before(steps in prop::collection::vec(step(), 1..60)) {
+        fn a_claim_waits_for_those_before_it(steps in prop::collection::vec(step(), 1..60)) {
             let (mut claims, mut list, mut now_running) = (Claims::default(), Vec::<Entry>::new(), Vec::<u64>::new());
             for (id, step) in (0..).zip(steps) {
                 let (mut changes, mut owners) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! The conductor: asks one stage after the other what is to be done next with a request.
+//! The conductor: asks one stage after the other for the next step of a request.
 //!
 //! ```text
 //!   submit -> claims -> cache, or orphans; then does what Begin does
@@ -29,7 +29,6 @@ use super::orphans::Orphans;
 use super::request::{Request, check};
 use super::table::Table;
 use crate::alarm::Alarm;
-use crate::cached::Surroundings;
 use crate::clock::Clock;
 use crate::config::EngineConfig;
 use crate::emulation::Emulation;
@@ -39,6 +38,7 @@ use crate::ring::Ring;
 use crate::seat::{Seat, VolumeSeat};
 use crate::slab::Slab;
 use crate::submission::{Finished, Submission, VolumeBytes};
+use crate::volume_cache::Surroundings;
 use crate::work::Work;
 use plimsoll_core::{AccountTree, Operation, Time};
 use rustix::io::Errno;
@@ -99,8 +99,15 @@ impl Conductor {
         })
     }
 
-    /// Does what is to be done next, until nothing is.
+    /// Does what is to be done next, until nothing is. Most submissions leave nothing.
+    #[inline]
     fn run(&mut self) {
+        if !self.ground.has_no_step() {
+            self.run_steps();
+        }
+    }
+
+    fn run_steps(&mut self) {
         while let Some(next) = self.ground.take_next() {
             match next {
                 Next::Begin { request, reader } => self.begin(request, reader),
@@ -157,7 +164,7 @@ impl Conductor {
         }
     }
 
-    /// A request goes on its way; `reader` is its session's, if its volume is read ahead.
+    /// Starts a request. `reader` is its session's reader, if its volume is read ahead.
     fn begin(&mut self, request: u32, reader: Option<u32>) {
         match reader {
             Some(reader) => self.read(request, reader),
@@ -165,7 +172,7 @@ impl Conductor {
         }
     }
 
-    /// A request of a session of a volume that is read ahead goes on its way.
+    /// Starts a request of a session of a volume that is read ahead.
     fn read(&mut self, request: u32, reader: u32) {
         let Conductor { ground, table, ahead, volumes, caches, levels, .. } = self;
         let volume = table.requests[request].volume;
@@ -177,7 +184,9 @@ impl Conductor {
     fn add(&mut self, request: u32) {
         let Conductor { ground, table, volumes, gate, .. } = self;
         let seat = &mut volumes[table.requests[request].volume];
-        while let Some(piece) = table.cut(ground, seat, request) {
+        while !table.requests[request].is_cut()
+            && let Some(piece) = table.cut(ground, seat, request)
+        {
             gate.add(ground, table, piece, seat.volume.config().start_bytes);
         }
     }
@@ -188,7 +197,9 @@ impl Conductor {
         table.device_done(ground, &mut volumes[table.requests[request].volume], index);
         gate.done(ground, table, index);
         table.piece_ended(request, error);
-        self.add(request);
+        if !table.requests[request].is_cut() {
+            self.add(request);
+        }
         if self.table.requests[request].pieces == 0 {
             self.request_done(request);
         }
@@ -199,10 +210,10 @@ impl Conductor {
         let request = table.requests.remove(index).expect("a request is done once");
         // Before any front end hears that it is done.
         ahead.change_done(&request);
-        let Request { asker, volume, length, error, .. } = request;
+        let Request { asker, volume, error, .. } = request;
         match asker {
             Asker::Cache(_) if request.is_abandoned => caches.dropped_ended(volume, index),
-            Asker::Cache(first) => caches.store_done(ground, table, volume, (first, length), error),
+            Asker::Cache(first) => caches.store_done(ground, table, volume, (first, request.asked.length), error),
             Asker::ReadAhead { session, slot } => ahead.fetched(ground, table, volume, (session, slot), error),
             Asker::FrontEnd(front_end, token) => {
                 self.answer((front_end, token), request);
@@ -213,9 +224,10 @@ impl Conductor {
 
     /// Answers a request of a front end.
     fn answer(&mut self, (front_end, token): (u32, u64), request: Request) {
-        let Request { volume, operation, offset, length, payload, mut error, .. } = request;
+        let Request { volume, asked, mut error, .. } = request;
+        let Submission { operation, offset, length, is_forced, payload, .. } = asked;
         // A forced write that has failed tells its session as much as a flush does.
-        let tells = operation == Operation::Flush || (request.is_forced && error.is_some());
+        let tells = operation == Operation::Flush || (is_forced && error.is_some());
         if tells && !request.is_abandoned && self.volumes[volume].doubts.tell_failed(request.session) {
             error.get_or_insert(Errno::IO);
         }
@@ -229,13 +241,13 @@ impl Conductor {
         }
     }
 
-    /// The front end at `seat` wants to change a part of these blocks under requests that it calls `token`. It hears of
+    /// The front end at `seat` asks to change a part of these blocks, in requests that it calls `token`. It hears of
     /// `token` when it has them. O(requests under way).
     pub(crate) fn claim(&mut self, seat: &Seat, token: u64, offset: u64, length: u64) {
         let Conductor { ground, table, caches, claims, .. } = self;
-        let changes = table.requests.iter().filter(|(_, request)| request.operation.is_write());
+        let changes = table.requests.iter().filter(|(_, request)| request.asked.operation.is_write());
         let changes = changes.filter_map(|(_, request)| {
-            let bytes = stretch(request.volume, request.offset, request.length.into());
+            let bytes = stretch(request.volume, request.asked.offset, request.asked.length.into());
             Some((request.asker.front_end()?, bytes))
         });
         let cached = caches.get(seat.volume).into_iter().flat_map(|cache| cache.changes());
@@ -243,7 +255,7 @@ impl Conductor {
         claims.claim_for(ground, (seat.index, token), stretch(seat.volume, offset, length), changes.chain(cached));
     }
 
-    /// The front end at `seat` has changed what it had claimed under the name `token`, or has given that up.
+    /// The front end at `seat` has finished or given up the change that it calls `token`.
     pub(crate) fn give_back_claim(&mut self, seat: &Seat, token: u64) {
         for (origin, submission) in self.claims.give_back_claim(&mut self.ground, (seat.index, token)) {
             self.submit_checked(origin, submission);
@@ -269,13 +281,13 @@ impl Conductor {
         self.ahead.give_up_fetches_for(&mut self.table, front_end);
     }
 
-    /// Tells the front end at `seat`, as of a request that it calls `token`, when nothing comes to its volume any more
-    /// of what is abandoned now.
+    /// Tells the front end at `seat` when requests that are abandoned now change its volume no more. It hears of that
+    /// as of a request called `token`.
     pub(crate) fn wait_for_abandoned(&mut self, seat: &Seat, token: u64) {
         self.orphans.wait_for_abandoned(&mut self.ground, seat.volume, (seat.index, token));
     }
 
-    /// Lets the levels above tell the scheduler what they saw, and act on what it answers.
+    /// Lets the levels above report events to the scheduler and act on its answers.
     pub(crate) fn hear_upper_levels(&mut self) {
         let Conductor { ground, clock, levels, gate, .. } = self;
         levels.hear(ground, clock, gate.scheduler_mut());
@@ -291,7 +303,7 @@ impl Conductor {
         self.levels.tell_of_reads(&self.ground);
     }
 
-    /// Gives the devices everything that the scheduler lets go now, or as much of it as this turn has time for.
+    /// Sends all pieces that the scheduler lets go now, as far as this turn has time.
     pub(crate) fn pump(&mut self) {
         loop {
             let Conductor { ground, table, gate, levels, .. } = self;
@@ -312,7 +324,7 @@ impl Conductor {
         }
     }
 
-    /// Begins one fetch that no read waits for yet, if no read waits for the device. Says whether it did.
+    /// Begins one fetch without a waiting read, if no read waits for the device. Says whether it did.
     pub(crate) fn read_ahead(&mut self) -> bool {
         let Conductor { ground, table, ahead, volumes, caches, levels, gate, .. } = self;
         // What waits although the scheduler has named a time is held back by a rule, and not for the device.
@@ -340,7 +352,7 @@ impl Conductor {
         self.with_device(|device, site| device.try_work_again(site));
     }
 
-    /// Lets go of every piece that the emulated device has done by now, and lets caches go on that wait for a time.
+    /// Completes pieces that the emulated device has done by now, and resumes caches that wait for that time.
     pub(crate) fn complete_emulated(&mut self) {
         self.device.complete_emulated(&mut self.ground, &mut self.table);
         self.run();

@@ -1,4 +1,4 @@
-//! The device: volumes' backends, service threads, and the model that says how long an emulated device takes.
+//! The device: volumes' backends, service threads, and the model of an emulated device.
 //!
 //! ```text
 //!   Send -> send --+--> memory: at once
@@ -46,7 +46,7 @@ impl Device {
         Device { emulation, work }
     }
 
-    /// The model that replies are held back by; `None` where the device is a real one.
+    /// The model that delays replies; `None` for a real device.
     pub(crate) fn emulation(&self) -> Option<&Emulation> {
         self.emulation.as_ref()
     }
@@ -73,16 +73,16 @@ impl Device {
         let VolumeSeat { volume, .. } = &mut volumes[request.volume];
         let takes_time = match &volume.backend {
             Backend::File(file) => file.cipher.is_some(),
-            _ => !matches!(request.payload, Payload::Volume(_)),
+            _ => !matches!(request.asked.payload, Payload::Volume(_)),
         };
         if takes_time {
             ground.bytes_left = ground.bytes_left.saturating_sub(piece.length.into());
         }
         match &mut volume.backend {
             Backend::Memory(memory) => {
-                let offset = request.offset + u64::from(piece.start);
-                match (request.operation, request.payload.as_ptr()) {
-                    (Operation::Read, Some(target)) if !matches!(request.payload, Payload::Volume(_)) => {
+                let offset = request.asked.offset + u64::from(piece.start);
+                match (request.asked.operation, request.asked.payload.as_ptr()) {
+                    (Operation::Read, Some(target)) if !matches!(request.asked.payload, Payload::Volume(_)) => {
                         // SAFETY: as for a write; the payload is a buffer or a block of the volume's cache.
                         unsafe { memory.read(offset, target.add(piece.start as usize).cast_mut(), piece.length) }
                     }
@@ -100,9 +100,9 @@ impl Device {
                 }
             }
             Backend::Compressed(memory) => {
-                let offset = request.offset + u64::from(piece.start);
+                let offset = request.asked.offset + u64::from(piece.start);
                 let pages = |bytes: u64| bytes / PAGE_BYTES as u64;
-                match request.operation {
+                match request.asked.operation {
                     Operation::Read | Operation::Write => {
                         let memory = memory.clone();
                         return self.begin_packing(site, index, memory);
@@ -118,7 +118,7 @@ impl Device {
                 }
             }
             Backend::File(file) => {
-                piece.step = file.first_step(request.operation, request.is_forced);
+                piece.step = file.first_step(request.asked.operation, request.asked.is_forced);
                 piece.waits.for_backend = true;
                 self.begin_step(site, index);
             }
@@ -129,9 +129,10 @@ impl Device {
     fn send_to_model(&mut self, site: &mut Site<'_>, index: u32) {
         let Some(emulation) = &mut self.emulation else { return };
         let (piece, request) = site.table.piece(index);
-        let offset = site.volumes[request.volume].volume.config().start_bytes + request.offset + u64::from(piece.start);
+        let offset =
+            site.volumes[request.volume].volume.config().start_bytes + request.asked.offset + u64::from(piece.start);
         let (token, operation, length, is_forced) =
-            (u64::from(index), request.operation, piece.length, request.is_forced);
+            (u64::from(index), request.asked.operation, piece.length, request.asked.is_forced);
         emulation.submit(site.ground.now, DeviceRequest { token, operation, offset, length, is_forced });
         piece.waits.for_model = true;
     }
@@ -144,13 +145,13 @@ impl Device {
         };
         let start = piece.start + piece.done_bytes;
         let left = piece.left();
-        let (data, length) = match (&mut piece.scratch, request.payload.as_ptr()) {
+        let (data, length) = match (&mut piece.scratch, request.asked.payload.as_ptr()) {
             (Some(scratch), _) => (scratch.as_mut_ptr(), left.min(scratch.capacity() as u32)),
             // SAFETY: `check` found the payload to hold the whole request, of which this is a part.
             (None, Some(data)) => (unsafe { data.add(start as usize).cast_mut() }, left),
             (None, None) => (std::ptr::null_mut(), left),
         };
-        let offset = request.offset + u64::from(start);
+        let offset = request.asked.offset + u64::from(start);
         let entry = file.entry(piece.step, offset, length, data);
         // SAFETY: the bytes lie in the request's payload, which the request owns until its last piece is done, in the
         // piece's scratch buffer, which it gives back when it is done, or are static; the file is open as long as the
@@ -165,15 +166,15 @@ impl Device {
         let Backend::File(file) = &mut volume.backend else {
             return self.backend_done(site, index, result.err());
         };
-        match file.progress(piece.step, piece.left(), request.is_forced, result) {
+        match file.progress(piece.step, piece.left(), request.asked.is_forced, result) {
             Progress::Next(step, bytes) => {
                 piece.step = step;
                 piece.done_bytes += bytes;
                 self.begin_step(site, index);
             }
             Progress::Failed(errno) => {
-                let offset = request.offset + u64::from(piece.start + piece.done_bytes);
-                file.log_failure(site.ground.now, request.operation, offset, errno);
+                let offset = request.asked.offset + u64::from(piece.start + piece.done_bytes);
+                file.log_failure(site.ground.now, request.asked.operation, offset, errno);
                 if piece.step.leaves_doubt(errno) && !request.asker.is_cache() {
                     doubts.flush_failed();
                 }
@@ -212,7 +213,7 @@ impl Device {
         }
     }
 
-    /// When it goes on even if nothing happens: a piece is done, or service threads may have room again.
+    /// Next times at which it has work without an event: a piece is done, or service threads may have room.
     pub(crate) fn wake_at(&self) -> [Option<Time>; 2] {
         [self.emulation.as_ref().and_then(Emulation::next_completion), self.work.try_again]
     }

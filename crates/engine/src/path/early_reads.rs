@@ -39,10 +39,11 @@ pub(crate) struct EarlyReads {
 }
 
 /// A piece goes into the scheduler.
+#[inline]
 pub(crate) fn begins_to_wait(ground: &mut Ground, table: &mut Table, index: u32) {
     let (piece, request) = table.piece(index);
     request.pieces_waiting += 1;
-    if request.operation == Operation::Read && request.pieces_waiting == 1 {
+    if request.asked.operation == Operation::Read && request.pieces_waiting == 1 {
         ground.reads.began_to_wait(request.metered);
         if piece.start == 0 {
             ground.reads.arrived(request.metered);
@@ -51,17 +52,19 @@ pub(crate) fn begins_to_wait(ground: &mut Ground, table: &mut Table, index: u32)
 }
 
 /// A piece waits for the scheduler no more.
+#[inline]
 pub(crate) fn waits_no_more(ground: &mut Ground, table: &mut Table, index: u32) {
     let (_, request) = table.piece(index);
     request.pieces_waiting -= 1;
-    if request.operation == Operation::Read && request.pieces_waiting == 0 {
+    if request.asked.operation == Operation::Read && request.pieces_waiting == 0 {
         ground.reads.waits_no_more(request.metered);
     }
 }
 
 /// Whether a new piece goes into the scheduler: not if its account owes too much already.
+#[inline]
 pub(crate) fn is_charged(ground: &Ground, table: &Table, index: u32) -> bool {
-    let is_read = table.request_of(index).operation == Operation::Read;
+    let is_read = table.request_of(index).asked.operation == Operation::Read;
     !is_read || ground.reads.of(table.pieces[index].session).early < EARLY_MAX
 }
 
@@ -77,7 +80,7 @@ impl EarlyReads {
         while leaves_places && ground.reads.sum().waiting > REQUESTS_HELD_MAX {
             let Some(account) = ground.reads.longest() else { break };
             let waits = table.requests.iter().filter(|(_, request)| {
-                request.operation == Operation::Read && request.pieces_waiting > 0 && request.metered == account
+                request.asked.operation == Operation::Read && request.pieces_waiting > 0 && request.metered == account
             });
             let Some((oldest, _)) = waits.min_by_key(|(_, request)| request.arrived) else { break };
             send_early(ground, table, oldest);
@@ -91,7 +94,10 @@ impl EarlyReads {
         let piece = &mut table.pieces[index];
         if !std::mem::replace(&mut self.has_warned, true) {
             let path = ground.tree.path(piece.session);
-            tracing::warn!("{path:?} reads past its gates and owes {EARLY_MAX} requests: more are not charged to it");
+            tracing::warn!(
+                "{path:?} reads without waiting at its gates and owes for {EARLY_MAX} requests: more are \
+                            not charged to it"
+            );
         }
         piece.dispatched_by = Some(NO_SCHEDULER);
         ground.meters.piece_dispatched(piece.session);

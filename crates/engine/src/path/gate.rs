@@ -1,4 +1,4 @@
-//! The scheduler between requests and the device: pieces come to it, and go on when it lets them.
+//! The scheduler between requests and the device: pieces enter it, and leave when it lets them go.
 //!
 //! ```text
 //!   Add -> add --+--> scheduler.request_added ... next -> dispatched --+--> Send
@@ -40,6 +40,7 @@ impl Gate {
     }
 
     /// A piece comes, of a volume that begins at `volume_start` bytes of the device.
+    #[inline]
     pub(crate) fn add(&mut self, ground: &mut Ground, table: &mut Table, index: u32, volume_start: u64) {
         let (piece, request) = table.piece(index);
         let block = piece.block_request(index, request, volume_start);
@@ -58,6 +59,7 @@ impl Gate {
     }
 
     /// What the scheduler lets go next. `None`: nothing, until something comes or it wants to be asked again.
+    #[inline]
     pub(crate) fn next(&mut self, now: Time) -> Option<RequestId> {
         self.ask_again = match self.scheduler.next(now) {
             Dispatch::Now(block) => return Some(block.id),
@@ -68,6 +70,7 @@ impl Gate {
     }
 
     /// The scheduler has let a piece go: it goes to the device, unless it went there long ago.
+    #[inline]
     pub(crate) fn dispatched(&mut self, ground: &mut Ground, table: &mut Table, index: u32) {
         let piece = &mut table.pieces[index];
         piece.dispatched_by = Some(self.number);
@@ -95,6 +98,7 @@ impl Gate {
     }
 
     /// The device has done a piece. Once the scheduler has let it go, that is the last of it.
+    #[inline]
     pub(crate) fn done(&mut self, ground: &mut Ground, table: &mut Table, index: u32) {
         if table.pieces[index].dispatched_by.is_some() {
             self.settle(ground, table, index);
@@ -102,6 +106,7 @@ impl Gate {
     }
 
     /// The scheduler has let a piece go and the device has done it: that is the last of it.
+    #[inline]
     fn settle(&mut self, ground: &mut Ground, table: &mut Table, index: u32) {
         let piece = table.pieces.remove(index).expect("a piece ends once");
         ground.meters.piece_completed(piece.session, &piece.tag.causes, piece.runs, piece.length);
@@ -118,8 +123,8 @@ impl Gate {
         }
     }
 
-    /// Another scheduler is about to be in charge: requests that wait move over in the order in which they came; those
-    /// at the device complete without it. `start_of` says where a volume begins on the device.
+    /// Another scheduler takes over. Waiting requests move to it in their order of arrival; those at the device
+    /// complete without it. `start_of` says where a volume begins on the device.
     pub(crate) fn hand_over(
         &mut self,
         ground: &mut Ground,
@@ -142,7 +147,7 @@ impl Gate {
         self.number += 1;
     }
 
-    /// Another scheduler will be in charge, which never had what went early: no account pays for that any more.
+    /// A new scheduler never had the pieces that went early: no account pays for them any more.
     fn forgive_early(&mut self, ground: &mut Ground, table: &mut Table) {
         let is_early = |(_, piece): &(u32, &Piece)| piece.is_early && piece.dispatched_by.is_none();
         let early: Vec<u32> = table.pieces.iter().filter(is_early).map(|(index, _)| index).collect();

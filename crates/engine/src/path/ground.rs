@@ -1,4 +1,4 @@
-//! What every stage of a request's way stands on: the time, the books, and the two lists that stages write to.
+//! State that every stage uses: the time, the books, and the two lists that stages write to.
 
 use super::next::{Agenda, Next};
 use crate::held_reads::HeldReads;
@@ -8,12 +8,13 @@ use crate::submission::{Finished, Payload};
 use crate::tap::Tap;
 use plimsoll_core::{AccountTree, Operation, Scheduler, Time};
 
-/// Bytes that this thread copies, zeroes or gives back in a turn, where volumes are in memory, before others are heard,
-/// and the piece that reaches it. To copy them to memory that was never written takes less than two milliseconds, and
-/// so does the one piece of a trim that is larger (16 MiB). What is in the processor's caches takes a tenth of that.
+/// Bytes that this thread copies, zeroes or gives back in a turn, for volumes in memory, before it handles other
+/// events. The piece that reaches the bound is included. To copy them to memory that was never written takes less than
+/// two milliseconds. The one larger piece, of a trim (16 MiB), takes as long. What is in the processor's caches takes a
+/// tenth of that.
 pub(crate) const TURN_BYTES_MAX: u64 = 4 << 20;
 
-/// The time, the books, the steps to be done, and the answers to be handed out.
+/// The time, the books, the next steps, and the answers for front ends.
 pub(crate) struct Ground {
     /// When this turn began.
     pub(crate) now: Time,
@@ -50,16 +51,24 @@ impl Ground {
     }
 
     /// Says what is to be done next.
+    #[inline]
     pub(crate) fn then(&mut self, next: Next) {
         self.agenda.push(next);
     }
 
+    /// Whether no step is to be taken.
+    #[inline]
+    pub(crate) fn has_no_step(&self) -> bool {
+        self.agenda.is_empty()
+    }
+
     /// Takes the next step, if there is one.
+    #[inline]
     pub(crate) fn take_next(&mut self) -> Option<Next> {
         self.agenda.take()
     }
 
-    /// Tells a front end that what it waits for, and calls by this name, has come.
+    /// Tells a front end that the event that it calls by this name has come.
     pub(crate) fn tell(&mut self, (front_end, token): (u32, u64)) {
         let (operation, payload) = (Operation::Flush, Payload::None);
         self.answers.push((front_end, Finished { token, operation, length: 0, result: Ok(()), payload }));

@@ -1,5 +1,4 @@
-//! What is above the block layer, and the requests of an observed disk: both speak with the scheduler beside the
-//! pieces.
+//! The levels above the block layer, and the requests of an observed disk: both use the scheduler beside the pieces.
 
 use super::ground::Ground;
 use crate::clock::Clock;
@@ -64,7 +63,7 @@ impl Levels {
         }
     }
 
-    /// Lets the levels above tell the scheduler what they saw, and act on what it answers.
+    /// Lets the levels above report events to the scheduler and act on its answers.
     pub(crate) fn hear(&mut self, ground: &mut Ground, clock: &Clock, scheduler: &mut dyn Scheduler) {
         if let Some(levels) = &mut self.above {
             let (now, is_ready) = (ground.now, std::mem::take(&mut self.is_ready));

@@ -4,11 +4,11 @@ use crate::buffer_memory::BufferMemory;
 use crate::seat::Seat;
 use plimsoll_core::{Span, Time};
 
-/// When a front end tries again that found no memory for a buffer: others, also of other engines, give it back when
-/// they like.
+/// Time of the next try of a front end without memory for a buffer. Other engines, too, may give memory back at any
+/// time.
 const TRY_AGAIN: Span = Span::from_millis(10);
 
-/// What the buffers of all connections are taken from, and the front ends that wait for some of it.
+/// Memory for the buffers of all connections, and the front ends that wait for some.
 pub(crate) struct Memory {
     buffers: BufferMemory,
     waiting: Vec<u32>,

@@ -1,13 +1,13 @@
-//! The way of a request through the engine: stages with state of their own, and a conductor.
+//! The way of a request through the engine: stages with their own state, and a conductor.
 //!
 //! ```text
 //!   front end --submit--> claims --+--> orphans --> reading ahead --+--> table: cut --> gate --> device --> answer
 //!                                  +--> cache: a miss, a copy ------+
 //! ```
 //!
-//! **Rule.** A stage knows what it owns, the [ground](ground) that all stand on, and the [table](table) of what is
-//! under way. It does its part and says what is to be done [next](next). It calls no other stage, with one exception.
-//! The [conductor] asks the stages in turn, and is the one place that knows the way of a request.
+//! **Rule.** A stage knows its own state, the [ground](ground) that all share, and the [table](table) of requests under
+//! way. It does its part and says what is to be done [next](next). It calls no other stage, with one exception. The
+//! [conductor] asks the stages in turn, and is the one place that knows the way of a request.
 //!
 //! **Exception.** `Caches::abandon` gets the orphans and calls `Orphans::began_in_cache`. The cache must store the
 //! orphan's number with the request at once, and a step gives no answer.

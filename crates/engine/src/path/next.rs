@@ -14,9 +14,9 @@ pub(crate) enum Orphan {
 /// The next step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A request that waited for orphans goes on its way; with its session's reader, if its volume is read ahead.
+    /// A request that waited for orphans starts, with its session's reader if its volume is read ahead.
     Begin { request: u32, reader: Option<u32> },
-    /// As much of a request as may be under way is cut into pieces, which come to the gate.
+    /// Cuts a request into as many pieces as may be under way, which come to the gate.
     Add(u32),
     /// A piece goes to the device.
     Send(u32),
@@ -36,15 +36,15 @@ pub(crate) enum Next {
 // Steps are moved on each request's way.
 const _: () = assert!(size_of::<Next>() <= 48);
 
-/// Steps to be done, depth first: what a step leads to is done before what was said beside it, in the order in which it
-/// was said.
+/// Steps to be done, depth first. The steps that follow from a step come before those that were added beside it, in
+/// their order.
 ///
 /// So steps follow each other as if each stage had called the next one. A stage that says "this piece is done, and that
 /// request begins" has all that comes of the first done before the second. Nothing is allocated once it has grown to
 /// the longest list of steps.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
-    /// The next step stands last, but for those that were said since the last was taken.
+    /// The next step is the last element, except for steps that were added since the last was taken.
     steps: Vec<Next>,
     /// How many stood there when the last one was taken.
     before: usize,
@@ -52,19 +52,33 @@ pub(crate) struct Agenda {
 
 impl Agenda {
     /// Says that a step is to be done, after those that were said since the last was taken.
+    #[inline]
     pub(crate) fn push(&mut self, next: Next) {
         self.steps.push(next);
     }
 
+    /// Whether nothing is to be done.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// Takes the next step. O(steps that were said since the last was taken).
+    #[inline]
     pub(crate) fn take(&mut self) -> Option<Next> {
         // Most steps lead to one other, at most.
         if self.steps.len() > self.before + 1 {
-            self.steps[self.before..].reverse();
+            self.turn_round();
         }
         let next = self.steps.pop();
         self.before = self.steps.len();
         next
+    }
+
+    /// Turns the steps round that were said since the last was taken. Apart, so that taking a step is short.
+    #[cold]
+    fn turn_round(&mut self) {
+        self.steps[self.before..].reverse();
     }
 }
 

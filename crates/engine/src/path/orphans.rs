@@ -8,14 +8,14 @@
 //! is at work on cannot be taken back: it is an **orphan**. A request for some of its bytes waits until it is done. A
 //! front end that wants to know that nothing comes any more waits for all orphans of the volume.
 //!
-//! **A request waits for what was there when it came.** Orphans, requests that wait for them and front ends that want
-//! to know of their end have numbers, in the order of their coming. None waits for a higher one: clients that go on
-//! writing and vanishing keep no other client waiting. A write that becomes an orphan later was under way together with
-//! the request that waits, and neither has to come first.
+//! **A request waits for earlier orphans only.** Orphans, requests that wait for them, and front ends that ask for
+//! their end are numbered in order of arrival. None waits for a higher one: clients that go on writing and vanishing
+//! keep no other client waiting. A write that becomes an orphan later was under way together with the request that
+//! waits, and neither has to come first.
 //!
 //! **Complication.** A cache takes the requests for a block in the order of their coming, so no request has to wait
 //! there. But what the cache has begun it ends, and a front end that wants to know that waits for it, too. What it
-//! asked the volume for, and no backend has, it is told to have failed ([`cached`](crate::cached)).
+//! asked the volume for, and no backend has, it is told to have failed ([`volume_cache`](crate::volume_cache)).
 //!
 //! **Cost.** Nothing but a look at a length while there are no orphans. What is abandoned is looked for among all
 //! requests and pieces under way. A request that comes takes O(log n + orphans in its way). The end of an orphan takes
@@ -27,12 +27,13 @@ use super::ground::Ground;
 use super::next::{Next, Orphan};
 use super::request::{Piece, Request};
 use super::table::Table;
+use crate::submission::Submission;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use stretches::{Stretch, Stretches};
 
 /// A request that waits for orphans.
-struct Held {
+struct WaitingRequest {
     request: u32,
     /// As in its front end's seat.
     reader: Option<u32>,
@@ -40,7 +41,7 @@ struct Held {
     orphans: u32,
 }
 
-/// A front end that waits until nothing that was abandoned comes to a volume any more, and its name for that.
+/// A front end that waits for the end of abandoned requests of a volume, and its name for that.
 type Waiter = (u32, u64);
 
 /// Writes that no front end waits for, and what waits for their end.
@@ -50,7 +51,7 @@ pub(crate) struct Orphans {
     numbers: u64,
     /// Pieces at backends.
     at_backends: Stretches<()>,
-    held: Stretches<Held>,
+    held: Stretches<WaitingRequest>,
     /// All there are, those in caches too, by volume and number.
     open: BTreeSet<(u32, u64)>,
     /// By volume and number.
@@ -64,6 +65,7 @@ impl Orphans {
     }
 
     /// Has a request for these bytes wait for the orphans in its way. Says whether there are any.
+    #[inline]
     fn hold(&mut self, stretch: Stretch, request: u32, reader: Option<u32>) -> bool {
         if self.at_backends.is_empty() {
             return false;
@@ -71,7 +73,7 @@ impl Orphans {
         let orphans = self.at_backends.count(stretch);
         if orphans > 0 {
             let number = self.next_number();
-            self.held.insert(stretch, number, Held { request, reader, orphans });
+            self.held.insert(stretch, number, WaitingRequest { request, reader, orphans });
         }
         orphans > 0
     }
@@ -91,7 +93,7 @@ impl Orphans {
     }
 
     /// A backend has done a piece. Gives the requests that wait for no other one, in the order of their coming.
-    fn ended(&mut self, stretch: Stretch, number: u64) -> Vec<Held> {
+    fn ended(&mut self, stretch: Stretch, number: u64) -> Vec<WaitingRequest> {
         self.open.remove(&(stretch.volume, number));
         self.at_backends.remove(stretch, number);
         self.held.take_of(stretch, |held_number, held| {
@@ -111,18 +113,20 @@ impl Orphans {
 
 /// The bytes of a request.
 fn stretch_of(request: &Request) -> Stretch {
-    let Request { volume, offset: start, length, .. } = *request;
+    let Submission { offset: start, length, .. } = request.asked;
+    let volume = request.volume;
     Stretch { volume, start, end: start + u64::from(length) }
 }
 
 /// The bytes of a piece of a request.
 fn stretch_of_piece(request: &Request, piece: &Piece) -> Stretch {
-    let start = request.offset + u64::from(piece.start);
+    let start = request.asked.offset + u64::from(piece.start);
     Stretch { volume: request.volume, start, end: start + u64::from(piece.length) }
 }
 
 impl Orphans {
     /// Has a request wait for the orphans in its way. Says whether there are any.
+    #[inline]
     pub(crate) fn hold_request(&mut self, table: &Table, request: u32, reader: Option<u32>) -> bool {
         self.hold(stretch_of(&table.requests[request]), request, reader)
     }
@@ -142,7 +146,7 @@ impl Orphans {
             let is_there = |piece: &&mut Piece| piece.waits.for_backend && piece.orphan.is_none();
             let Some(piece) = pieces.get_mut(index).filter(is_there) else { continue };
             let request = &requests[piece.request];
-            if request.is_abandoned && request.operation.is_write() {
+            if request.is_abandoned && request.asked.operation.is_write() {
                 piece.orphan = Some(self.began(stretch_of_piece(request, piece)));
             }
         }
@@ -155,18 +159,18 @@ impl Orphans {
         dropped.into_iter().map(|held| held.request)
     }
 
-    /// Tells a front end, by the name that it gives, when nothing comes to `volume` any more of what is abandoned now.
+    /// Tells a front end, by its own name for it, when requests that are abandoned now change `volume` no more.
     pub(crate) fn wait_for_abandoned(&mut self, ground: &mut Ground, volume: u32, waiter: Waiter) {
         let number = self.next_number();
         self.waiters.insert((volume, number), waiter);
         self.tell_waiters(ground, volume);
     }
 
-    /// An orphan has ended: requests that waited for no other one begin, and front ends are told.
+    /// An orphan has ended: requests without another orphan to wait for begin, and front ends are told.
     pub(crate) fn orphan_ended(&mut self, ground: &mut Ground, orphan: Orphan) {
         let volume = match orphan {
             Orphan::AtBackend(stretch, number) => {
-                for Held { request, reader, .. } in self.ended(stretch, number) {
+                for WaitingRequest { request, reader, .. } in self.ended(stretch, number) {
                     ground.then(Next::Begin { request, reader });
                 }
                 stretch.volume
@@ -187,9 +191,10 @@ impl Orphans {
 }
 
 /// Makes a piece that a backend has done no orphan any more. Gives what is to be said when all else about it is done.
+#[inline]
 pub(crate) fn take_orphan(table: &mut Table, piece: u32) -> Option<Orphan> {
+    let number = table.pieces[piece].orphan.take()?;
     let (piece, request) = table.piece(piece);
-    let number = piece.orphan.take()?;
     Some(Orphan::AtBackend(stretch_of_piece(request, piece), number))
 }
 

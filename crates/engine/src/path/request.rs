@@ -11,17 +11,17 @@ use crate::submission::{PAYLOAD_BYTES_MAX, Payload, Submission};
 use plimsoll_core::{AccountId, BlockRequest, Class, Operation, RequestId, Span, Time};
 use rustix::io::Errno;
 
-/// Largest piece of a read or write, bytes: on a disk of 100 MB/s it holds the head for 2.6 ms, less than a seek.
+/// Largest piece of a read or write, in bytes. On a disk of 100 MB/s it takes 2.6 ms, less than a seek.
 pub(crate) const TRANSFER_PIECE_BYTES_MAX: u32 = 256 * 1024;
-/// Largest piece of a write-zeroes, bytes: a file system makes zeroes faster than it writes them.
+/// Largest piece of a write-zeroes, in bytes. A file system makes zeroes faster than it writes them.
 const ZEROES_PIECE_BYTES_MAX: u32 = 1 << 20;
-/// Largest piece of a trim, bytes: it moves no data, but frees up to 4096 pages of a volume in memory at a time.
+/// Largest piece of a trim, in bytes. It moves no data, but frees up to 4096 pages of a volume in memory.
 const TRIM_PIECE_BYTES_MAX: u32 = 16 << 20;
 /// Pieces of one request that are under way at a time. They are enough for 32 MiB, so that only trims and write-zeroes,
 /// which may be 4 GiB long, are cut as they go.
 const PIECES_MAX: u32 = PAYLOAD_BYTES_MAX / TRANSFER_PIECE_BYTES_MAX;
-/// The same of a request that has no buffer, so that its memory is counted nowhere. With its place in the scheduler a
-/// piece takes some 300 bytes, and a client may have hundreds of such requests.
+/// The same for a request without a buffer, which no memory bound covers. With its place in the scheduler a piece takes
+/// some 300 bytes, and a client may have hundreds of such requests.
 const PIECES_WITHOUT_BUFFER_MAX: u32 = 4;
 
 /// A request: of a front end, of a cache, or of reading ahead.
@@ -31,14 +31,8 @@ pub(crate) struct Request {
     pub(crate) session: AccountId,
     /// The account that its latency counts as: that of its first piece.
     pub(crate) metered: AccountId,
-    pub(crate) operation: Operation,
-    /// First byte in the volume.
-    pub(crate) offset: u64,
-    pub(crate) length: u32,
-    pub(crate) is_forced: bool,
-    /// What the client says that it is.
-    pub(crate) class: Class,
-    pub(crate) payload: Payload,
+    /// What was submitted; its token counts for nothing.
+    pub(crate) asked: Submission,
     pub(crate) arrived: Time,
     /// Bytes that have been cut into pieces; `None` as long as none was cut.
     cut_bytes: Option<u32>,
@@ -56,19 +50,14 @@ pub(crate) struct Request {
 
 impl Request {
     /// A request for the answer to go to `asker`, which has its own name for it: the submission's counts for nothing.
-    pub(crate) fn new(asker: Asker, volume: u32, session: AccountId, submission: Submission, now: Time) -> Request {
-        let Submission { token: _, operation, offset, length, is_forced, class, payload } = submission;
+    #[inline]
+    pub(crate) fn new(asker: Asker, volume: u32, session: AccountId, asked: Submission, now: Time) -> Request {
         Request {
             asker,
             volume,
             session,
             metered: session,
-            operation,
-            offset,
-            length,
-            is_forced,
-            class,
-            payload,
+            asked,
             arrived: now,
             cut_bytes: None,
             pieces: 0,
@@ -81,32 +70,44 @@ impl Request {
 
     /// The longest piece that can be cut off next, as (bytes from the request's start, length), unless all is cut or
     /// enough is under way.
+    #[inline]
     pub(crate) fn uncut(&self) -> Option<(u32, u32)> {
+        if self.is_cut() {
+            return None;
+        }
         let start = self.cut_bytes.unwrap_or(0);
-        let pieces_max = match self.payload {
+        let pieces_max = match self.asked.payload {
             Payload::Buffer { .. } => PIECES_MAX,
             Payload::None | Payload::Volume(_) | Payload::Cache(_) => PIECES_WITHOUT_BUFFER_MAX,
         };
-        if self.pieces >= pieces_max || (self.cut_bytes.is_some() && start == self.length) {
+        if self.pieces >= pieces_max {
             return None;
         }
-        let length_max = match self.operation {
+        let length_max = match self.asked.operation {
             Operation::Read | Operation::Write | Operation::Flush => TRANSFER_PIECE_BYTES_MAX,
             Operation::WriteZeroes => ZEROES_PIECE_BYTES_MAX,
             Operation::Trim => TRIM_PIECE_BYTES_MAX,
         };
-        Some((start, (self.length - start).min(length_max)))
+        Some((start, (self.asked.length - start).min(length_max)))
+    }
+
+    /// Whether all of it is cut into pieces, or what is left is given up.
+    #[inline]
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut_bytes == Some(self.asked.length)
     }
 
     /// Cuts off `length` bytes, at most what [`uncut`](Self::uncut) said.
+    #[inline]
     pub(crate) fn cut(&mut self, length: u32) {
         self.cut_bytes = Some(self.cut_bytes.unwrap_or(0) + length);
         self.pieces += 1;
     }
 
     /// Gives up what is not yet cut.
+    #[inline]
     pub(crate) fn cut_no_more(&mut self) {
-        self.cut_bytes = Some(self.length);
+        self.cut_bytes = Some(self.asked.length);
     }
 }
 
@@ -126,7 +127,7 @@ pub(crate) struct Piece {
     /// First byte, from the request's start.
     pub(crate) start: u32,
     pub(crate) length: u32,
-    /// The session in whose queue it stands.
+    /// The session with the piece in its queue.
     pub(crate) session: AccountId,
     /// What the levels above know of it.
     pub(crate) tag: BlockTag,
@@ -136,13 +137,13 @@ pub(crate) struct Piece {
     pub(crate) sequence: u64,
     /// The recording that knows of it, by its number.
     pub(crate) recording: Option<u32>,
-    /// Which scheduler it was dispatched by, counted from the start; `None` as long as it is queued.
+    /// The scheduler that dispatched it, counted from the start; `None` while it is queued.
     pub(crate) dispatched_by: Option<u32>,
     /// When it went to the device.
     pub(crate) dispatched: Time,
     /// It went there before the scheduler let it go ([`super::early_reads`]).
     pub(crate) is_early: bool,
-    /// Its number if it writes, is abandoned, and the backend is at work on it ([`super::orphans`]).
+    /// Its number as an orphan: an abandoned write that the backend works on ([`super::orphans`]).
     pub(crate) orphan: Option<u64>,
     /// How long the device took, once it has done it.
     pub(crate) service: Option<Span>,
@@ -156,6 +157,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    #[inline]
     pub(crate) fn new(
         (index, request): (u32, &Request),
         start: u32,
@@ -167,12 +169,12 @@ impl Piece {
             request: index,
             start,
             length,
-            session: match request.operation {
+            session: match request.asked.operation {
                 Operation::Flush => request.session,
                 _ => session_of(&tag.causes, request.session),
             },
             tag,
-            runs: request.operation.runs(length),
+            runs: request.asked.operation.runs(length),
             sequence,
             recording: None,
             dispatched_by: None,
@@ -189,25 +191,28 @@ impl Piece {
     }
 
     /// Bytes that are not done.
+    #[inline]
     pub(crate) fn left(&self) -> u32 {
         self.length - self.done_bytes
     }
 
     /// The piece as a scheduler sees it; `volume_start` is the place of the volume's first byte on the device.
+    #[inline]
     pub(crate) fn block_request(&self, index: u32, request: &Request, volume_start: u64) -> BlockRequest {
         let mut block = BlockRequest::new(
             RequestId(u64::from(index)),
             self.session,
-            request.operation,
-            volume_start + request.offset + u64::from(self.start),
+            request.asked.operation,
+            volume_start + request.asked.offset + u64::from(self.start),
             self.length,
             request.arrived,
         );
-        let is_waited_for = matches!(request.operation, Operation::Read | Operation::Flush) || request.is_forced;
+        let is_waited_for =
+            matches!(request.asked.operation, Operation::Read | Operation::Flush) || request.asked.is_forced;
         block.is_sync = is_waited_for || self.tag.is_sync;
-        block.is_forced = request.is_forced;
+        block.is_forced = request.asked.is_forced;
         block.causes = self.tag.causes.clone();
-        block.class = if request.class == Class::UNCLASSIFIED { self.tag.class } else { request.class };
+        block.class = if request.asked.class == Class::UNCLASSIFIED { self.tag.class } else { request.asked.class };
         block.file = self.tag.file;
         block
     }
@@ -276,7 +281,7 @@ mod tests {
         assert_eq!(pieces.iter().map(|piece| piece.1).sum::<u32>(), PAYLOAD_BYTES_MAX);
         let mut flush = request(Operation::Flush, 0);
         assert_eq!(cut_all(&mut flush), [(0, 0)]);
-        if let Payload::Buffer { buffer, .. } = read.payload {
+        if let Payload::Buffer { buffer, .. } = read.asked.payload {
             arena.give(buffer);
         }
     }
@@ -309,7 +314,7 @@ mod tests {
         let known = BlockTag { class: Class::JOURNAL, ..BlockTag::default() };
         for (said, expected) in [(0, 7), (19, 19)] {
             let mut write = request(Operation::Write, 512);
-            write.class = Class::new(said).unwrap();
+            write.asked.class = Class::new(said).unwrap();
             let piece = Piece::new((0, &write), 0, 512, known.clone(), 0);
             assert_eq!(piece.block_request(0, &write, 0).class.number(), expected);
         }

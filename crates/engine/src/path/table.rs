@@ -23,11 +23,13 @@ impl Table {
     }
 
     /// The request that a piece is of.
+    #[inline]
     pub(crate) fn request_of(&self, piece: u32) -> &Request {
         &self.requests[self.pieces[piece].request]
     }
 
     /// A piece and its request.
+    #[inline]
     pub(crate) fn piece(&mut self, index: u32) -> (&mut Piece, &mut Request) {
         let piece = &mut self.pieces[index];
         let request = &mut self.requests[piece.request];
@@ -35,16 +37,21 @@ impl Table {
     }
 
     /// Cuts the next piece off a request, unless all is cut or enough is under way. Tags say how long it is.
+    #[inline]
     pub(crate) fn cut(&mut self, ground: &Ground, seat: &mut VolumeSeat, index: u32) -> Option<u32> {
         let request = &mut self.requests[index];
         let (start, length_max) = request.uncut()?;
         let VolumeSeat { tags, unflushed, .. } = seat;
-        let has_tags = matches!(request.operation, Operation::Read | Operation::Write);
+        let has_tags = matches!(request.asked.operation, Operation::Read | Operation::Write);
         let (tag, length) = match tags.as_deref().filter(|_| has_tags) {
-            Some(tags) => {
-                tag_piece(tags, &ground.tree, request.operation, request.offset + u64::from(start), length_max)
-            }
-            None if request.operation == Operation::Flush => (BlockTag::of_flush(unflushed), length_max),
+            Some(tags) => tag_piece(
+                tags,
+                &ground.tree,
+                request.asked.operation,
+                request.asked.offset + u64::from(start),
+                length_max,
+            ),
+            None if request.asked.operation == Operation::Flush => (BlockTag::of_flush(unflushed), length_max),
             None => (BlockTag::default(), length_max),
         };
         request.cut(length);
@@ -57,6 +64,7 @@ impl Table {
     }
 
     /// The device has done a piece, or need not: the books hear of it.
+    #[inline]
     pub(crate) fn device_done(&mut self, ground: &mut Ground, seat: &mut VolumeSeat, index: u32) {
         let (piece, request) = self.piece(index);
         piece.service = Some(ground.now.since(piece.dispatched));
@@ -65,12 +73,13 @@ impl Table {
         {
             tap.completed(ground.now, piece.sequence);
         }
-        if request.operation == Operation::Write {
+        if request.asked.operation == Operation::Write {
             seat.unflushed.union_with(&piece.tag.causes);
         }
     }
 
     /// One piece of a request less is under way. A request of which a piece has failed is cut no more.
+    #[inline]
     pub(crate) fn piece_ended(&mut self, request: u32, error: Option<Errno>) {
         let request = &mut self.requests[request];
         request.pieces -= 1;

@@ -1,8 +1,8 @@
 //! Writes, trims and write-zeroes of a volume that are under way.
 //!
-//! Until one is done, it is unknown whether the device has what was there before or what comes after. A session that
-//! read something ahead may have the former while another session has read the latter already. So a read of what is
-//! being changed is left to the device, which has one answer for all.
+//! Until one is done, the device may have the bytes from before it or from after it. A session that read something
+//! ahead may have the former while another session has read the latter already. So a read of what is being changed is
+//! left to the device, which has one answer for all.
 
 /// What is being changed. O(changes under way) each.
 #[derive(Debug, Default)]

@@ -8,15 +8,15 @@
 //! ```text
 //!   read(offset, length) --> streams: does it go on where a stream was? --> slots: is it there, or on its way?
 //!                                          |                                   yes: hand out      no: fetch, or alone
-//!                                          +--> next_ahead: the next chunk of a stream that has less than its window ahead
+//!                                          +--> next_ahead: the next chunk of a stream with less than its window
 //!   changed(offset, length) --> slots: what was written is dropped
 //! ```
 //!
 //! **Rule.** After three reads one behind the other there is a stream (`streams`). What it reads and what is not there
-//! is fetched as a whole chunk, and chunks follow until a window is ahead of it. The window is one chunk first, twice
-//! as many after each that was of use, half as many after each that was not, none when one alone was not. Chunks lie in
-//! the slots of a session (`Reader`): twice `read_ahead` bytes, whatever its client does, and no other session's
-//! streams can take them.
+//! is fetched as a whole chunk, and chunks follow until a window is ahead of it. The window is one chunk first. It
+//! doubles after each useful chunk and halves after each useless one; after a useless single chunk there is none.
+//! Chunks lie in the slots of a session (`Reader`): twice `read_ahead` bytes, whatever its client does, and no other
+//! session's streams can take them.
 //!
 //! **Complication.** What is in a slot must be what is on the device. So the part of a slot that is written, trimmed or
 //! zeroed is cut off when that is *done*. This holds for slots that are still being fetched too: a fetch that began
@@ -34,13 +34,13 @@ mod reader;
 mod streams;
 
 pub(crate) use changes::Changes;
-pub(crate) use reader::{Fetch, Figures, Found, Part, Reader};
+pub(crate) use reader::{Fetch, Figures, Lookup, ReadSegment, Reader};
 
 /// Chunks that the largest window has, at least.
 const CHUNKS_MIN: u32 = 8;
 /// Largest chunk, bytes: a piece of a request ([`crate`]), which a scheduler orders as one.
 const CHUNK_BYTES_MAX: u32 = 256 << 10;
-/// Slots for each chunk of the largest window: what is ahead, and what is being read.
+/// Slots for each chunk of the largest window: one ahead, and one being read.
 const SLOTS_PER_CHUNK: u32 = 2;
 
 /// How far to read ahead.
@@ -82,7 +82,7 @@ impl ReadAhead {
         SLOTS_PER_CHUNK * self.window_max()
     }
 
-    /// Bytes that a session takes at the most: twice as many as are read ahead of a stream.
+    /// Most bytes of a session: twice the bytes that are read ahead of a stream.
     pub fn memory_bytes(self) -> u64 {
         u64::from(self.slots()) * u64::from(self.chunk_bytes())
     }

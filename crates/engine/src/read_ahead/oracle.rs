@@ -1,7 +1,7 @@
 //! The oracle: a device of blocks that have a version each, and sessions with reads. A read must not bring an older
 //! version than was acknowledged, or read by any session, when it was sent.
 
-use super::{Changes, Fetch, Found, Part, ReadAhead, Reader};
+use super::{Changes, Fetch, Lookup, ReadAhead, ReadSegment, Reader};
 use plimsoll_core::{Span, Time};
 use proptest::prelude::*;
 
@@ -52,7 +52,7 @@ struct Write {
 struct WaitingRead {
     block: usize,
     at_least: Vec<u64>,
-    part: Part,
+    part: ReadSegment,
 }
 
 /// One session, with what it has under way.
@@ -123,10 +123,10 @@ impl World {
         let (offset, length) = (block as u64 * BLOCK, (blocks as u64 * BLOCK) as u32);
         let session = &mut self.sessions[number];
         let found = match self.changes.touch(offset, length) {
-            true => Found::Alone,
+            true => Lookup::Miss,
             false => session.reader.read(self.now, offset, length),
         };
-        let Found::Here(fetch) = found else {
+        let Lookup::Hit(fetch) = found else {
             // The device answers at once.
             let (known, device) = (&mut self.known[block..], &self.device[block..]);
             return known.iter_mut().zip(device).take(blocks).for_each(|(known, &device)| *known = device);

@@ -10,8 +10,8 @@ use super::ReadAhead;
 use super::streams::{Belongs, STREAMS_MAX, Stream, Streams};
 use plimsoll_core::Time;
 
-/// Fetches of a session that no read waits for yet, under way at a time: enough for a device to go on without a pause,
-/// few enough to leave it to others.
+/// Fetches of a session without a waiting read that are under way at a time. Enough for a device to go on without a
+/// pause, few enough to leave it to others.
 const AHEAD_UNDER_WAY_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ struct Slot {
     state: State,
     /// The stream that it was fetched for, if that is there still.
     stream: Option<usize>,
-    /// First byte in the volume that is or will be in the slot's memory, and how many there are.
+    /// First byte of the volume that is or will be in the slot's memory, and the number of bytes.
     base: u64,
     length: u32,
     /// What of these is as it is on the device: nothing that was changed since.
@@ -49,14 +49,14 @@ impl Slot {
     }
 }
 
-/// What a reader has of a read.
+/// How much of a read a reader has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Lookup {
     /// Not all of it: it is read as if nothing were read ahead.
-    Alone,
+    Miss,
     /// All of it is in slots, or on its way there once this fetch, if there is one, has begun. [`Reader::hand_out`]
     /// says where.
-    Here(Option<Fetch>),
+    Hit(Option<Fetch>),
 }
 
 /// A chunk to be fetched into a slot. [`Reader::ended`] must follow.
@@ -71,7 +71,7 @@ pub(crate) struct Fetch {
 
 /// A part of a read that one slot has, or will have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ReadSegment {
     pub(crate) slot: u32,
     /// First byte in the slot.
     pub(crate) at_in_slot: u32,
@@ -131,7 +131,7 @@ impl Reader {
 
     /// The client reads `length` bytes, inside of the volume. A read of a chunk or more is large already: it makes no
     /// stream.
-    pub(crate) fn read(&mut self, now: Time, offset: u64, length: u32) -> Found {
+    pub(crate) fn read(&mut self, now: Time, offset: u64, length: u32) -> Lookup {
         let end = offset + u64::from(length);
         let belongs = match length < self.chunk_bytes {
             true => self.streams.read(now, offset, length),
@@ -143,18 +143,18 @@ impl Reader {
             self.streams.distrust();
         }
         if self.first_missing(offset, end).is_none() {
-            return Found::Here(None);
+            return Lookup::Hit(None);
         }
-        let (Belongs::To(stream) | Belongs::Begins(stream)) = belongs else { return Found::Alone };
+        let (Belongs::To(stream) | Belongs::Begins(stream)) = belongs else { return Lookup::Miss };
         self.retire_passed(now);
         self.make_room(now, stream);
         let missing = self.first_missing(offset, end).expect("no slot was filled");
         let fetch = self.fetch(stream, missing, end, true);
-        fetch.map_or(Found::Alone, |fetch| Found::Here(Some(fetch)))
+        fetch.map_or(Lookup::Miss, |fetch| Lookup::Hit(Some(fetch)))
     }
 
-    /// Names each part of a read that was found [`Here`](Found::Here), in the order of its bytes.
-    pub(crate) fn hand_out(&mut self, offset: u64, length: u32, mut part: impl FnMut(Part)) {
+    /// Names each part of a read that was found [`Hit`](Lookup::Hit), in the order of its bytes.
+    pub(crate) fn hand_out(&mut self, offset: u64, length: u32, mut part: impl FnMut(ReadSegment)) {
         let end = offset + u64::from(length);
         let mut at = offset;
         while at < end {
@@ -162,7 +162,7 @@ impl Reader {
             let slot = &mut self.slots[number];
             let length = (slot.to.min(end) - at) as u32;
             slot.used = slot.used.saturating_add(length);
-            part(Part {
+            part(ReadSegment {
                 slot: number as u32,
                 at_in_slot: (at - slot.base) as u32,
                 at_in_read: (at - offset) as u32,
@@ -177,7 +177,7 @@ impl Reader {
         }
     }
 
-    /// What should be fetched next that no read waits for yet, for the stream that has least ahead of it.
+    /// The next fetch without a waiting read, for the stream with the least ahead.
     pub(crate) fn next_ahead(&mut self, now: Time) -> Option<Fetch> {
         if self.ahead_under_way >= AHEAD_UNDER_WAY_MAX {
             return None;
@@ -226,7 +226,7 @@ impl Reader {
         }
     }
 
-    /// Something has been written, trimmed or zeroed: what was fetched of it before is no longer so. O(slots).
+    /// A range was written, trimmed or zeroed: earlier fetches of it are stale. O(slots).
     pub(crate) fn changed(&mut self, offset: u64, length: u32) {
         let end = offset + u64::from(length);
         for number in 0..self.slots.len() {
@@ -274,7 +274,7 @@ impl Reader {
         Some(self.covered_to(offset)).filter(|&missing| missing < end)
     }
 
-    /// Takes a slot for what the stream lacks from `from` on, at least up to `end`.
+    /// Takes a slot for the part of the stream from `from` to at least `end`.
     fn fetch(&mut self, stream: usize, from: u64, end: u64, is_awaited: bool) -> Option<Fetch> {
         // Judgement on what it has passed may have ended it.
         self.streams.get(stream)?;
@@ -290,8 +290,8 @@ impl Reader {
         Some(Fetch { slot: number as u32, offset: from, length })
     }
 
-    /// Gives up slots that their streams have gone past, by a chunk, or that belong to streams that are read no more.
-    /// If none is free, gives up those of streams that have failed.
+    /// Gives up slots that lie a chunk behind their streams, or belong to streams that are not read any more. If none
+    /// is free, gives up those of streams that have failed.
     fn retire_passed(&mut self, now: Time) {
         let is_full = self.slots.iter().all(|slot| slot.state != State::Free);
         for number in 0..self.slots.len() {
@@ -306,13 +306,13 @@ impl Reader {
         }
     }
 
-    /// Slots for each stream that is read; at least 2, since there are no more than eight of them.
+    /// Slots for each active stream: at least 2, since there are at most eight streams.
     fn part_of_each(&self, now: Time) -> u32 {
         self.slots.len() as u32 / self.streams.count(now).max(1)
     }
 
-    /// If no slot is free, a stream that has less than its part gets one of what is furthest ahead of a stream that has
-    /// more than its part. Of several such streams, the one that was read longest ago gives it.
+    /// If no slot is free, a stream with less than its part takes one from a stream with more than its part. It takes
+    /// the one furthest ahead. Of several such streams, the one that was read longest ago gives it.
     fn make_room(&mut self, now: Time, stream: usize) {
         if self.slots.iter().any(|slot| slot.state == State::Free) {
             return;
@@ -345,8 +345,8 @@ impl Reader {
         }
     }
 
-    /// Frees what is ready of a stream that has ended; what is under way belongs to no stream. Says whether some was of
-    /// no use.
+    /// Frees the ready slots of a stream that has ended. Slots under way then belong to no stream. Says whether some
+    /// was of no use.
     fn release(&mut self, stream: usize) -> bool {
         let mut was_in_vain = false;
         for number in 0..self.slots.len() {

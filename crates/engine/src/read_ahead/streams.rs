@@ -2,9 +2,9 @@
 //!
 //! **Rule.** A read belongs to the run with the end nearest to it, if no more than eight reads of its length lie
 //! between. So a client with eight requests under way may send them in any order, and small gaps are no end. A run
-//! becomes a **stream** after some reads that each took its end further, if they asked for about as much as lies
-//! between its first and its last byte. About means at least half, which leaves out strides, and at most twice, which
-//! leaves out a client that reads one place again and again.
+//! becomes a **stream** after some reads that each extended it, if they read about all bytes between its first and its
+//! last. About means at least half, which leaves out strides, and at most twice, which leaves out a client that reads
+//! one place again and again.
 //!
 //! **Complication.** Random reads begin runs all the time. They have a table of their own, so that they push out each
 //! other and never a stream. A stream leaves only for another one, the one that was read longest ago first.
@@ -19,13 +19,13 @@ const RUNS_MAX: usize = 16;
 pub(super) const READS_MIN: u32 = 3;
 /// Reads that make a stream at the most, after so many streams in vain.
 const READS_MIN_MAX: u32 = READS_MIN << 6;
-/// A stream that is not read for so long is idle: what was fetched for it may go. Ours: longer than a program thinks,
-/// shorter than a user waits for one.
+/// Time without a read after which a stream is idle: its slots may go. Ours: longer than a program thinks, shorter than
+/// a user waits for one.
 const IDLE_AFTER: Span = Span::from_secs(10);
 /// A stream is idle, too, if its session has read so many times since. Ours: eight streams in turns are read far more
 /// often, and of files that are read one after another all but the last few are.
 const IDLE_AFTER_READS: u64 = 1024;
-/// Reads that may lie between a run's end and what goes on with it.
+/// Reads that may lie between a run's end and the next read of it.
 const REACH_READS: u64 = 8;
 
 /// Reads one behind the other.
@@ -213,7 +213,7 @@ impl Streams {
         self.streams[number] = None;
     }
 
-    /// What was fetched for a stream was of no use: the next ones have to prove themselves for longer.
+    /// The data fetched for a stream was useless: the next streams have to prove themselves for longer.
     pub(super) fn distrust(&mut self) {
         self.reads_min = (2 * self.reads_min).min(READS_MIN_MAX);
     }

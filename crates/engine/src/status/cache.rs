@@ -2,7 +2,6 @@
 
 use super::EmulationStatus;
 use plimsoll_core::ByteCount;
-use serde::{Deserialize, Serialize};
 
 /// Ranges that a message names.
 const RANGES_NAMED: usize = 8;
@@ -10,13 +9,13 @@ const RANGES_NAMED: usize = 8;
 const BLOCK_BYTES: u64 = plimsoll_cache::store::BLOCK_BYTES as u64;
 
 /// What a cache has of one class, and how often it was of use.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheClassStatus {
     /// The class's number.
     pub number: u8,
     /// Its name in the scheme; empty if the scheme has none for it.
     pub name: String,
-    /// Units of 4 KiB in the policy's order: what is free, though still readable, is not counted.
+    /// Units of 4 KiB in the policy's order. Free units, though still readable, do not count.
     pub units: u32,
     /// Blocks that were read since the start.
     pub reads: u64,
@@ -29,7 +28,7 @@ pub struct CacheClassStatus {
 }
 
 /// What a cache has of a pool that may fill only a part of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CachePoolStatus {
     /// The path of its account.
     pub pool: String,
@@ -40,26 +39,22 @@ pub struct CachePoolStatus {
 }
 
 /// How a cache deals with writes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheWritesStatus {
     /// Whether a write is answered only when it is durable.
     pub is_strict: bool,
     /// When a write is answered: `write-cache`, `strict` or `write-through`.
-    #[serde(default)]
     pub semantics: String,
     /// Units that may be dirty at once; `None`: all.
-    #[serde(default)]
     pub dirty_units_max: Option<u32>,
     /// How long a unit may be dirty, nanoseconds; `None`: for ever.
-    #[serde(default)]
     pub dirty_age_max_ns: Option<u64>,
     /// After how long without a request everything is written back, nanoseconds; `None`: never.
-    #[serde(default)]
     pub idle_write_back_ns: Option<u64>,
 }
 
 /// A volume's cache.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheStatus {
     /// What people call it.
     pub name: String,
@@ -68,7 +63,6 @@ pub struct CacheStatus {
     /// Which block leaves next.
     pub policy: String,
     /// When a write is answered, and what may be dirty.
-    #[serde(flatten)]
     pub writes: CacheWritesStatus,
     /// Requests go through it; not while it begins or ends.
     pub is_working: bool,
@@ -82,8 +76,8 @@ pub struct CacheStatus {
     pub dirty_units: u32,
     /// Units that another block could get; they are still readable.
     pub free_units: u32,
-    /// How far writes of new blocks are paced, per cent: 0 while there is room for all of them, 100 when as many come
-    /// in as the slow device takes.
+    /// How far writes of new blocks are paced, per cent. It is 0 while there is room for all, and 100 when they come as
+    /// fast as the slow device takes them.
     pub paced_percent: u32,
     /// Requests that wait for the cache to take them, or the last of their blocks.
     pub waiting_requests: usize,
@@ -101,33 +95,30 @@ pub struct CacheStatus {
     pub commits: u64,
     /// See there.
     pub snapshots: u64,
-    /// Units that were damaged, each once: clean ones, which the store replaced, and dirty ones, which are lost.
+    /// Damaged units, each once: clean ones, which the store replaced, and dirty ones, which are lost.
     pub damaged_clean: u64,
     /// See there.
     pub damaged_dirty: u64,
     /// Blocks that the slow device refused when everything dirty was last copied: they are in the cache.
-    #[serde(default)]
     pub not_copied: u64,
     /// Of those the first thousand: the first byte of each range on the slow device, and the byte behind its last.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_copied_bytes: Vec<(u64, u64)>,
     /// Dirty units that are damaged now: neither written again nor trimmed since.
-    #[serde(default)]
     pub unreadable: u64,
     /// Of those a thousand: the first byte of each range of the volume, and the byte behind its last.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable_bytes: Vec<(u64, u64)>,
     /// Units that the cache's device cannot write: they hold nothing, and are tried again at the next start.
-    #[serde(default)]
     pub bad_units: u32,
     /// How true its device's emulation is; `None` where the device is a real one.
     pub emulation: Option<EmulationStatus>,
     /// Classes that were met, by number.
     pub classes: Vec<CacheClassStatus>,
     /// Pools with a bound, by name.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<CachePoolStatus>,
 }
+
+/// How many blocks, and the first byte and the byte behind the last of ranges of some of them.
+pub type BlockRanges<'a> = (u64, &'a [(u64, u64)]);
 
 /// `4 KiB, bytes 8192 to 12288`: at most [`RANGES_NAMED`] ranges, and how much more there is.
 fn named(blocks: u64, bytes: &[(u64, u64)]) -> String {
@@ -138,7 +129,7 @@ fn named(blocks: u64, bytes: &[(u64, u64)]) -> String {
     format!("{}, bytes {}{more}", ByteCount(blocks * BLOCK_BYTES), text.join(", "))
 }
 
-/// That the cache of `volume` cannot be read there, and the command that gives it up.
+/// The message that ranges of the cache of `volume` cannot be read, with the command that gives them up.
 pub(crate) fn unreadable(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String {
     let named = named(blocks, bytes);
     format!(
@@ -146,26 +137,38 @@ pub(crate) fn unreadable(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> Str
     )
 }
 
-/// That the slow device refuses what the cache has.
+/// The message that the slow device fails writes of blocks from the cache.
 pub(crate) fn refused(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String {
-    format!("the slow device refuses {} of volume {volume}, which stay in the cache", named(blocks, bytes))
+    format!("the slow device fails writes of {} of volume {volume}, which stay in the cache", named(blocks, bytes))
+}
+
+/// Why `dirty_units` could not be copied to the slow device: what cannot be read of the cache of `volume`, what the slow
+/// device refuses, and what can be done.
+pub fn not_clean(
+    volume: &str,
+    dirty_units: u64,
+    cannot_read: BlockRanges<'_>,
+    not_copied: BlockRanges<'_>,
+    has_failed: bool,
+) -> String {
+    let mut why = Vec::new();
+    if cannot_read.0 > 0 {
+        why.push(unreadable(volume, cannot_read.0, cannot_read.1));
+    }
+    if not_copied.0 > 0 {
+        why.push(refused(volume, not_copied.0, not_copied.1));
+    }
+    if why.is_empty() || has_failed {
+        why.push("a device failed, and the log says which".to_owned());
+    }
+    format!("{} are not on the slow device: {}", ByteCount(dirty_units * BLOCK_BYTES), why.join("; "))
 }
 
 impl CacheStatus {
-    /// Why not all that is dirty could be copied to the slow device: what cannot be read of the cache of `volume`, what
-    /// the slow device refuses, and what can be done.
+    /// Why not all that is dirty could be copied to the slow device ([`not_clean`]).
     pub fn not_clean(&self, volume: &str) -> String {
-        let dirty = ByteCount(u64::from(self.dirty_units) * BLOCK_BYTES);
-        let mut why = Vec::new();
-        if self.unreadable > 0 {
-            why.push(unreadable(volume, self.unreadable, &self.unreadable_bytes));
-        }
-        if self.not_copied > 0 {
-            why.push(refused(volume, self.not_copied, &self.not_copied_bytes));
-        }
-        if why.is_empty() || self.has_failed {
-            why.push("a device failed, and the log says which".to_owned());
-        }
-        format!("{dirty} are not on the slow device: {}", why.join("; "))
+        let cannot_read = (self.unreadable, &self.unreadable_bytes[..]);
+        let not_copied = (self.not_copied, &self.not_copied_bytes[..]);
+        not_clean(volume, self.dirty_units.into(), cannot_read, not_copied, self.has_failed)
     }
 }

@@ -17,7 +17,7 @@ pub struct ThreadFigures {
     pub done: u64,
     /// Runs that ended because something was lacking.
     pub suspended: u64,
-    /// Runs that began because what the request lacked is there; also the first run of one suspended elsewhere.
+    /// Runs that began after a suspended request's wait, also the first run of one suspended elsewhere.
     pub resumed: u64,
     /// Runs that ended because the slice was spent.
     pub preempted: u64,
@@ -57,8 +57,8 @@ pub struct Figures {
     pub alive: usize,
     /// Threads that sleep because no request waits.
     pub asleep: usize,
-    /// How often a request woke one of them: at most once for each request that comes to a queue, and once for each
-    /// woken thread that leaves a request waiting.
+    /// Wake-ups of service threads. There is at most one for each request that comes to a queue, and one for each woken
+    /// thread that leaves a request waiting.
     pub woken: u64,
     /// When it was looked, on CLOCK_MONOTONIC.
     pub at: Time,
@@ -119,8 +119,8 @@ impl Books {
         self.running_since_ns.store(now.as_nanos(), Relaxed);
     }
 
-    /// A run ended: `None` if it is done, else with how it will come back; a suspended one does so when it is woken,
-    /// and one that gave way does so before its slice `is_spent`.
+    /// A run ended: `None` if the request is done, else the way in which it comes back. A suspended one comes back when
+    /// it is woken, and one that gave way before its slice `is_spent`.
     pub(super) fn ended(&self, ran: Span, again: Option<Arrival>, is_spent: bool) {
         self.running_since_ns.store(0, Relaxed);
         add(&self.busy_ns, ran.as_nanos());

@@ -100,7 +100,7 @@ mod tests {
 
     /// Planted break: it is not looked at once more.
     #[test]
-    fn whoever_falls_asleep_when_something_has_come_already_wakes_by_itself() {
+    fn a_thread_that_falls_asleep_after_an_arrival_wakes_by_itself() {
         let idle = Arc::new(Idle::default());
         let (awake, is_awake) = channel();
         let sleeper = idle.clone();

@@ -1,9 +1,9 @@
 //! When a service thread ran maintenance lately: what of a client's wait that was.
 //!
-//! A client's request waits for other clients, in an order that the rules decide, or for a step of maintenance that had
-//! begun, which no rule shortens. **Rule.** The thread keeps its last runs of maintenance. The part of a client's wait
-//! that overlaps with them was behind maintenance. **Complication.** With several threads a request waits for whichever
-//! is free first: the maintenance that counts is that of the thread that took the request.
+//! A client's request waits for other clients, in an order that the rules decide, or for a started step of maintenance,
+//! which no rule shortens. **Rule.** The thread keeps its last runs of maintenance. The part of a client's wait that
+//! overlaps with them was behind maintenance. **Complication.** With several threads a request waits for whichever is
+//! free first: the maintenance that counts is that of the thread that took the request.
 
 use plimsoll_core::{Span, Time};
 

@@ -3,8 +3,8 @@
 //! A queue is bounded by how many requests there may be at all, so that its memory is taken once. Requests with a
 //! deadline have a lock: they alone are ordered, and few.
 //!
-//! By the rule of [`Queues`], except that threads which take at the same moment do not see each other: with N of them
-//! up to N - 1 more that have a deadline may go one after the other.
+//! The rule is that of [`Queues`], with one exception. Threads that take at the same moment do not see each other. With
+//! N of them up to N - 1 more requests with a deadline may go one after the other.
 
 use crate::queues::{Queues, URGENT_IN_A_ROW_MAX, Waiting};
 use crate::{QUEUES, Queue};
@@ -72,7 +72,7 @@ impl<T> Lines<T> {
         self.take_urgent().or_else(|| self.take_in_order())
     }
 
-    /// Out of the high queue when no request has a deadline, or none is there: the row of those with one ends.
+    /// Takes from the high queue when no request has a deadline, or none is there: a row of those with one ends.
     fn take_in_order(&self) -> Option<Waiting<T>> {
         // Mostly no request ever has one: then threads only read it.
         if self.urgent_in_a_row.load(Relaxed) != 0 {

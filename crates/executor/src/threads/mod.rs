@@ -1,17 +1,17 @@
 //! The half that runs: service threads, and requests as futures.
 //!
-//! **Intuition.** A request is a future. When it lacks something it is `Pending`, and its thread goes on with another
-//! one; what it lacked wakes it, and it comes to a queue again as the policy says. At a
+//! **Intuition.** A request is a future. When it has to wait it is `Pending`, and its thread continues with another
+//! one. The event that it waits for wakes it, and it comes to a queue again as the policy says. At a
 //! [`checkpoint`](crate::checkpoint) it gives its thread back when the slice is spent. **Rule.** Each thread draws and
-//! serves on its own; they share the queues, which have no lock for requests without a deadline, and counters of how
-//! deep these are. **Complication.** Sleeping and waking: [`idle`].
+//! serves on its own. They share the queues, which have no lock for requests without a deadline, and counters of their
+//! depths. **Complication.** Sleeping and waking: [`idle`].
 //!
-//! **A thread that hands in a request spins for no service thread.** It may be real-time, as an engine's thread is, and
-//! have preempted on its own processor the very thread that it would wait for. Then it would spin until the kernel
-//! throttles it. So the memory of requests that have ended is behind locks that both sides only try ([`spare`]). The
-//! lock of the sleepers is waited for, but asleep: so the thread that holds it goes on.
+//! **A thread that hands in a request spins for no service thread.** It may be real-time, as an engine's thread is.
+//! Then it may have preempted, on its own processor, the very thread that it would wait for. Then it would spin until
+//! the kernel throttles it. So the memory of requests that have ended is behind locks that both sides only try
+//! ([`spare`]). A thread sleeps while it waits for the sleepers' lock: so the thread that holds it can run.
 //!
-//! A request that panics, while it runs or when it is dropped, is done, and counted; its thread goes on. A request that
+//! A request that panics, while it runs or when it is dropped, counts as done, and its thread continues. A request that
 //! neither ends nor passes a checkpoint keeps its thread, and
 //! [`ThreadFigures::running_since`](crate::ThreadFigures::running_since) says so; the others go on.
 
@@ -136,8 +136,8 @@ impl<F: Future<Output = ()> + Send + 'static> Shared<F> {
     }
 }
 
-/// Service threads that run requests of type `F`. When it is dropped, its threads end after the run that they are in,
-/// and what is not done is dropped; what is suspended, when its last waker is.
+/// Service threads that run requests of type `F`. When it is dropped, its threads end after their present run, and
+/// unfinished requests are dropped. A suspended one is dropped with its last waker.
 pub struct Executor<F: Future<Output = ()> + Send + 'static> {
     shared: Arc<Shared<F>>,
     threads: Vec<JoinHandle<()>>,
@@ -255,7 +255,7 @@ mod tests {
     /// has run one does.
     /// Promise: volume-no-spinning.
     #[test]
-    fn whoever_hands_in_a_request_or_has_run_one_does_not_wait_for_spare_memory() {
+    fn a_thread_that_hands_in_a_request_or_has_run_one_does_not_wait_for_spare_memory() {
         let config = ExecutorConfig { threads: 1, rules: Rules::Adaptive, requests_max: 4, seed: 1 };
         let executor = Executor::start(config).unwrap();
         let (told, is_told) = channel();

@@ -112,7 +112,7 @@ impl<F: Future<Output = ()> + Send + 'static> Service<F> {
         after
     }
 
-    /// When a run that begins now has to stop: with its slice, or earlier if the adaptive rule says so.
+    /// When a run that begins now has to stop: with its slice, or earlier by the adaptive rule.
     fn run_ends(&self, kind: Kind, now: Time, slice_ends: Time) -> Time {
         match &self.adaptive {
             Some(adaptive) if kind != Kind::Maintenance => {

@@ -1,8 +1,8 @@
 //! A request's view of its time slice: where it may be asked to stop.
 //!
-//! The thread that runs a request keeps the end of its slice for it. At a *checkpoint*, which a request passes between
-//! the heavy steps of its work (a checksum, a compression, a large copy), a request whose slice is spent gives its
-//! thread back and is run again from there.
+//! The thread that runs a request keeps the end of its slice for it. A request passes *checkpoints* between the heavy
+//! steps of its work (a checksum, a compression, a large copy). If its slice is spent at one, it gives its thread back
+//! and runs again from there.
 
 use super::clock;
 use plimsoll_core::Time;
@@ -18,23 +18,23 @@ thread_local! {
     static IS_PREEMPTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the slice of the request that is run on this thread is spent; never outside of one.
+/// Whether the slice of this thread's request is spent; false outside of a request.
 pub fn is_slice_spent() -> bool {
     let ends = ENDS.get();
     ends != Time::MAX && clock::now() >= ends
 }
 
-/// A place where a request may be preempted: it goes on at once, or, if its slice is spent, when its turn comes again.
-/// Outside of an executor's threads it always goes on.
+/// A place where a request may be preempted. It continues at once, or, if its slice is spent, at its next turn. Outside
+/// of an executor's threads it always continues.
 ///
 /// It reads the clock, some 20 ns: once for each heavy step is often enough.
 pub fn checkpoint() -> Checkpoint {
     Checkpoint { has_stopped: false, stops_always: false }
 }
 
-/// A place where a request stops in any case, and goes on when its turn comes again: for maintenance, between steps
-/// that others would wait for. A slice of the maintenance queue ends there if a client's request waits, so where none
-/// does it goes on at once. Outside of an executor's threads it always goes on.
+/// A place where a request stops in any case, and continues at its next turn: for maintenance, between steps that
+/// others would wait for. A slice of the maintenance queue ends there if a client's request waits; otherwise it
+/// continues at once. Outside of an executor's threads it always continues.
 pub fn give_way() -> Checkpoint {
     Checkpoint { has_stopped: false, stops_always: true }
 }
@@ -63,7 +63,7 @@ impl Future for Checkpoint {
     }
 }
 
-/// Runs `step` of a request whose slice ends then; says whether it stopped at a checkpoint, beside what `step` says.
+/// Runs `step` of a request with a slice until `ends`. Also says whether it stopped at a checkpoint.
 pub(super) fn within<T>(ends: Time, step: impl FnOnce() -> T) -> (T, bool) {
     ENDS.set(ends);
     IS_PREEMPTED.set(false);

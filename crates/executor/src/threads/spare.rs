@@ -1,4 +1,4 @@
-//! What has been used and will be used again, by many threads that wait for none of each other.
+//! Recycled boxes shared by threads, none of which waits for another.
 //!
 //! **Intuition.** Shelves: a thread with a thing to spare lays it on the first shelf that no other thread holds. A
 //! thread that needs one takes it from the first such shelf that has any. **Rule.** Each shelf is a stack behind a lock
@@ -51,7 +51,7 @@ mod tests {
 
     /// Broken on purpose and seen red: only the first shelf is looked at, by a put, and by a take.
     #[test]
-    fn whoever_finds_somebody_at_a_shelf_goes_to_the_next_one() {
+    fn a_thread_that_finds_another_at_a_shelf_goes_to_the_next_one() {
         let spare = Spare::with_capacity(2);
         spare.put(1);
         let at_first = spare.shelves[0].lock().unwrap();
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn where_somebody_is_at_each_shelf_nobody_waits() {
+    fn where_a_thread_is_at_each_shelf_no_other_waits() {
         let spare = Spare::with_capacity(1);
         let all = spare.hold();
         spare.put(1);

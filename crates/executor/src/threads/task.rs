@@ -7,7 +7,7 @@
 //!     +-- suspended
 //! ```
 //!
-//! A request is in one queue at most, and run by one thread at most: only the thread that changes its state from
+//! A request is in one queue at most, and one thread at most runs it. Only the thread that changes its state from
 //! suspended to queued puts it there. Its memory is used again by the next request, so that a server that has seen its
 //! busiest hour allocates next to nothing.
 
@@ -38,7 +38,7 @@ pub(super) struct About {
 
 pub(super) struct Task<F> {
     state: AtomicU8,
-    /// Taken by the one thread that runs it, and by the thread that ends it: never waited for.
+    /// Taken by the thread that runs it and the thread that ends it, without contention.
     future: Mutex<Option<F>>,
     pub(super) about: About,
     shared: Weak<Shared<F>>,
@@ -55,7 +55,7 @@ pub(super) enum Ended {
     Again(Arrival),
 }
 
-/// Does a step of a request, which may panic: `None`, and the caller goes on.
+/// Does a step of a request, which may panic: `None` then, and the caller continues.
 fn contained<T>(step: impl FnOnce() -> T) -> Option<T> {
     let payload = match catch_unwind(AssertUnwindSafe(step)) {
         Ok(done) => return Some(done),
@@ -83,9 +83,8 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
         Ok(())
     }
 
-    /// Runs it until it is done, waits, or stops at a checkpoint, which `step` says beside what it is given. It was
-    /// taken out of a queue. Whatever it throws, while it runs or when it is dropped, ends the request and nothing
-    /// else.
+    /// Runs it until it is done, waits, or stops at a checkpoint, which `step` reports. It was taken out of a queue.
+    /// A panic, while it runs or when it is dropped, ends the request and nothing else.
     pub(super) fn run(
         self: &Arc<Task<F>>,
         step: impl FnOnce(&mut dyn FnMut() -> Poll<()>) -> (Poll<()>, bool),
@@ -135,7 +134,7 @@ impl<F: Future<Output = ()> + Send + 'static> Task<F> {
     }
 }
 
-/// A request without a waker is over: it waited for something, and whatever was to wake it is gone.
+/// A request without a waker is over: it waited for an event that cannot come any more.
 impl<F> Drop for Task<F> {
     fn drop(&mut self) {
         let future = self.future.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
 //! Says when a service thread does not come back from a request, and when it does.
 //!
-//! **Rule.** A run that goes on for longer than any step takes is told of, and again each time that it has gone on for
-//! twice as long. When its thread goes on, that is told once. A thread of the executor's owner has to look, once a
-//! second or so: service threads cannot, since the stuck thread may be the only one. **Complication.** A thread that
-//! was without a processor for long looks the same, so patience is long.
+//! **Rule.** A run that takes longer than any step is reported, and again each time that it has taken twice as long.
+//! When its thread continues, that is reported once. A thread of the executor's owner has to look, once a second or so.
+//! Service threads cannot, since the stuck thread may be the only one. **Complication.** A thread that was without a
+//! processor for long looks the same, so patience is long.
 
 use super::Figures;
 use plimsoll_core::{Span, Time};
@@ -12,7 +12,7 @@ use plimsoll_core::{Span, Time};
 #[derive(Clone, Debug)]
 pub struct Watch {
     patience: Span,
-    /// By thread: the beginning of a run that was told of, and how long it may go on before it is told of again.
+    /// By thread: the beginning of a reported run, and the time until the next report.
     stuck: Vec<Option<(Time, Span)>>,
 }
 
@@ -26,7 +26,7 @@ pub enum Watched {
         /// For how long.
         ran: Span,
     },
-    /// It goes on after a run that was told of, and that took no longer than so long.
+    /// It continues after a reported run, which took at most so long.
     GoesOn {
         /// Its number.
         thread: usize,

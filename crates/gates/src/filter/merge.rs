@@ -5,8 +5,8 @@
 //!
 //! | the profile | merged |
 //! | --- | --- |
-//! | allows a gated call | notified as the gates want it; with other arguments allowed, by a condition that excludes theirs |
-//! | allows it on conditions (arguments, capabilities) | notified on both conditions, allowed on the profile's alone; refused as before |
+//! | allows a gated call | notified as the gates want it; allowed with other arguments, by conditions |
+//! | allows it on conditions | notified on both conditions, allowed on the profile's alone; refused as before |
 //! | refuses it, by a rule or by default | as it was |
 //! | logs or traces it, or refuses it on conditions | as it was, and [named](Merged::not_notified): it is not held |
 //!
@@ -32,8 +32,7 @@ const CONDITIONS: [&str; 3] = ["args", "includes", "excludes"];
 pub struct Merged {
     /// For `linux.seccomp`, or for whatever the profile was for.
     pub profile: Value,
-    /// Gated calls that are not notified, because the profile does something else with them than to allow or refuse
-    /// them.
+    /// Gated calls that are not notified, because the profile neither allows nor refuses them.
     pub not_notified: Vec<&'static str>,
 }
 
@@ -54,7 +53,7 @@ impl Filter {
         let rules = match profile.remove("syscalls") {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::Array(rules)) => rules.into_iter().map(rule).collect::<Result<_, _>>()?,
-            Some(_) => return Err(refused("has syscalls that are no list")),
+            Some(_) => return Err(refused("has a syscalls key that is no list")),
         };
         let default = match profile.get("defaultAction") {
             Some(Value::String(action)) => action.clone(),
@@ -80,9 +79,9 @@ impl Filter {
         Ok(Merged { profile: Value::Object(profile), not_notified: merging.not_notified })
     }
 
-    /// What becomes of a call that was allowed on these conditions. libseccomp compares an argument once in a rule:
-    /// where the profile looks at the gates' own, all that it allows is notified, which is more than needed and holds
-    /// no call longer.
+    /// The rules for a call that was allowed on these conditions. libseccomp compares an argument once in a rule. If
+    /// the profile compares the gates' own argument, all that it allows is notified: more than needed, without holding
+    /// a call longer.
     fn rules_within(self, call: &GatedCall, conditions: &Object, is_allowed_otherwise: bool) -> Vec<Object> {
         let notified = |compared: &[Value]| with(&and(conditions, compared), &json!({ "action": NOTIFY }));
         let Some((alternatives, otherwise)) = self.comparisons_of(call) else { return vec![notified(&[])] };
@@ -106,7 +105,7 @@ struct Merging {
 }
 
 impl Merging {
-    /// Puts what `rules_within` makes of the conditions on which a call was allowed in their place. It is asked for
+    /// Replaces each set of conditions on which a call was allowed by the result of `rules_within`. It is asked for
     /// rules that allow the rest, too, unless the default does.
     fn gate(&mut self, name: &'static str, rules_within: impl Fn(&Object, bool) -> Vec<Object>) {
         let allows_by_default = self.default == ALLOW;

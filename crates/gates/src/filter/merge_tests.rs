@@ -188,7 +188,7 @@ fn what_is_no_profile_or_has_a_listener_is_refused() {
     let cases = [
         (json!([]), "is no object"),
         (json!({}), "has no defaultAction"),
-        (json!({ "defaultAction": ALLOW, "syscalls": {} }), "has syscalls that are no list"),
+        (json!({ "defaultAction": ALLOW, "syscalls": {} }), "has a syscalls key that is no list"),
         (json!({ "defaultAction": ALLOW, "syscalls": [1] }), "has a syscall rule that is no object"),
         (
             json!({ "defaultAction": ALLOW, "syscalls": [{ "names": [7], "action": ALLOW }] }),

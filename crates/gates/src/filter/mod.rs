@@ -1,12 +1,13 @@
-//! Which calls of a tenant are notified: a seccomp filter, for what we start and for what an OCI runtime starts.
+//! The notified calls of a tenant: a seccomp filter, for commands of `plimsoll run` and for containers of an OCI
+//! runtime.
 //!
 //! A filter is for ever, for the process that installs it and for all that it starts. It notifies calls by class and
 //! lets everything else pass, which the kernel remembers per call number, so that it costs nothing.
 //!
-//! - Reads and writes through the descriptors 0 to 2 are notified only if that is asked for: usually they lead to a
-//!   terminal or a log. [`Launch`](crate::Launch) asks for it where one of them is a file.
+//! - Reads and writes through the descriptors 0 to 2 are notified only on request: usually they lead to a terminal or a
+//!   log. [`Launch`](crate::Launch) asks for it where one of them is a file.
 //! - A process that installs a filter of its own is notified whatever its classes, unless its shim has stood aside
-//!   before: that may make system calls at a closed gate that the process does not allow itself.
+//!   before. Otherwise a closed gate might make system calls that the process forbids itself.
 //! - `io_uring_setup` and its kin do not exist behind the gate (ENOSYS): a ring's calls are never seen by a filter.
 //!   Programs that use rings fall back, as on an old kernel. A tenant that is held by a freezer may have rings
 //!   ([`Filter::with_rings`]).
@@ -50,7 +51,7 @@ impl Filter {
         Filter { classes, standard_descriptors: false, has_rings: false }
     }
 
-    /// Reads and writes through the descriptors 0 to 2 too, as far as their classes are notified.
+    /// Also notifies reads and writes through the descriptors 0 to 2, if their classes are notified.
     #[must_use]
     pub const fn with_standard_descriptors(self) -> Filter {
         Filter { standard_descriptors: true, ..self }

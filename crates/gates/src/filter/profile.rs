@@ -1,5 +1,5 @@
-//! The filter as an OCI runtime takes it: `linux.seccomp` of a container's `config.json` (OCI runtime specification
-//! 1.0.2, config-linux.md, "Seccomp").
+//! The filter in the format of an OCI runtime: `linux.seccomp` of a container's `config.json` (OCI runtime
+//! specification 1.0.2, config-linux.md, "Seccomp").
 
 use super::table::{Condition, GatedCall, OPEN_CHANGES, REFUSED};
 use super::{Filter, STANDARD_DESCRIPTOR_MAX};
@@ -10,16 +10,17 @@ use std::path::Path;
 const ARCHITECTURE: &str = "SCMP_ARCH_X86_64";
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: &str = "SCMP_ARCH_AARCH64";
-/// runc refuses to notify it: its own process writes between installing the filter and handing the listener over.
+/// The call that runc refuses to notify: its own process writes between installing the filter and handing the listener
+/// over.
 pub(super) const NOT_NOTIFIED: &str = "write";
 
 impl Filter {
     /// What to put at `linux.seccomp` of a container's `config.json`. The runtime hands the listener to the socket at
     /// `listener_path`, with `metadata`, which names the account.
     ///
-    /// It differs from what [`Launch`](crate::Launch) installs in two ways: `write` itself is never in it, since runc
-    /// refuses that (`pwrite64`, `writev` and the others are), and calls of another architecture are what the runtime
-    /// makes of them. A container that has a profile already gets [the two merged](Self::merged_profile).
+    /// It differs from the filter of [`Launch`](crate::Launch) in two ways. `write` itself is never in it, since runc
+    /// refuses that (`pwrite64`, `writev` and the others are). Calls of another architecture are up to the runtime. A
+    /// container that has a profile already gets [the two merged](Self::merged_profile).
     pub fn oci_profile(self, listener_path: &Path, metadata: &str) -> Value {
         let mut rules: Vec<Value> =
             self.calls().filter(|call| call.name != NOT_NOTIFIED).flat_map(|call| self.rules_of(call)).collect();
@@ -44,8 +45,8 @@ impl Filter {
         }
     }
 
-    /// What is compared of a call to find out whether to notify it: it is if one of the first holds, and not if the
-    /// last does. `None`: it always is.
+    /// Comparisons that decide whether a call is notified: it is if one of the first holds, and not if the last does.
+    /// `None`: it always is.
     pub(super) fn comparisons_of(self, call: &GatedCall) -> Option<(Vec<Value>, Value)> {
         match (call.condition, self.descriptor_above_standard(call)) {
             // A comparison under a mask has one outcome; so one for each bit.

@@ -1,4 +1,4 @@
-//! The system calls that a gate knows: their class, and where their file and their bytes stand in the arguments.
+//! The system calls that a gate knows: their class, and the arguments with their file and bytes.
 
 use crate::class::GateClass::{self, Metadata, Read, Sync, Write};
 use plimsoll_core::CallKind;
@@ -17,8 +17,8 @@ pub(crate) enum Condition {
 pub(crate) enum Place {
     /// The file behind the descriptor in this argument.
     Descriptor(usize),
-    /// A path. Looking it up could wait for a tenant's own file system, so the directory that it starts from stands
-    /// for it: the descriptor in this argument, or the working directory.
+    /// A path. Looking it up could wait for a tenant's own file system. So the directory that it starts from stands for
+    /// it: the descriptor in this argument, or the working directory.
     Path(Option<usize>),
     /// Not to be seen from the arguments.
     Unknown,
@@ -29,9 +29,10 @@ pub(crate) enum Place {
 pub(crate) enum Extent {
     /// None, or all.
     None,
-    /// As many as this argument says; from the offset in that argument, or from the descriptor's position.
+    /// This argument has the number of bytes. They start at the offset in that argument, or at the descriptor's
+    /// position.
     Bytes { length: usize, offset: Option<usize> },
-    /// As many as the vectors have together, which is not to be seen from the arguments; the offset as above.
+    /// The bytes of the vectors together, which the arguments do not show; the offset as above.
     Vectors { offset: Option<usize> },
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct GatedCall {
     pub extent: Extent,
 }
 
-/// Open flags with which an open changes the file system (open(2)); `O_TMPFILE` is a bit of its own and `O_DIRECTORY`.
+/// Flags with which open(2) changes the file system. `O_TMPFILE` is a bit of its own and `O_DIRECTORY`.
 pub(crate) const OPEN_CHANGES: [u32; 3] =
     [libc::O_CREAT as u32, libc::O_TRUNC as u32, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32];
 const OPEN_MASK: u32 = OPEN_CHANGES[0] | OPEN_CHANGES[1] | OPEN_CHANGES[2];
@@ -62,14 +63,14 @@ pub(crate) const REFUSED: [(i64, &str); 3] = [
     (libc::SYS_io_uring_register, "io_uring_register"),
 ];
 
-/// A call by which a process may install a seccomp filter of its own: its number, and up to which value its first
-/// argument says so, and from which.
+/// A call by which a process may install a seccomp filter of its own. It has a number, and the range of the first
+/// argument that says so.
 pub(crate) const RESTRICTING: [(i64, u32, u32); 2] = [
     (libc::SYS_seccomp, libc::SECCOMP_SET_MODE_STRICT, libc::SECCOMP_SET_MODE_FILTER),
     (libc::SYS_prctl, libc::PR_SET_SECCOMP as u32, libc::PR_SET_SECCOMP as u32),
 ];
-/// In the sixth argument of such a call: the process has no gates any more that it would have to be told to leave
-/// (`shim/aside.h`). The kernel does not look at that argument.
+/// Marks, in the sixth argument of such a call, a process without gates that would have to leave them (`shim/aside.h`).
+/// The kernel does not look at that argument.
 pub(crate) const STOOD_ASIDE: u32 = u32::from_le_bytes(*b"PrGl");
 pub(crate) const STOOD_ASIDE_ARGUMENT: usize = 5;
 

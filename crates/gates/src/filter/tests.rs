@@ -174,7 +174,7 @@ const CHANGES: &[i64] = &[
     libc::SYS_ftruncate,
     libc::SYS_fallocate,
 ];
-/// That only x86-64 has besides.
+/// Calls that only x86-64 has besides.
 #[cfg(target_arch = "x86_64")]
 const OLD_CHANGES: &[i64] =
     &[libc::SYS_open, libc::SYS_creat, libc::SYS_mkdir, libc::SYS_rename, libc::SYS_unlink, libc::SYS_rmdir];

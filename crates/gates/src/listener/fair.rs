@@ -11,8 +11,8 @@ pub(super) struct Round<Id> {
     pub(super) has_more: bool,
 }
 
-/// Looks at the `ready` ones one after the other, round and round, `budget` times in all. `look` says whether the one
-/// it looked at may have more.
+/// Takes the `ready` ones in turn, again and again, at most `budget` times in all. `look` says whether the one it
+/// looked at may have more.
 pub(super) fn take_turns<Id: Copy>(ready: Vec<Id>, budget: usize, mut look: impl FnMut(Id) -> bool) -> Round<Id> {
     let (mut waiting, mut last) = (VecDeque::from(ready), None);
     for _ in 0..budget {
@@ -61,7 +61,7 @@ mod tests {
     /// end before the next.
     /// Promise: gates-floods.
     #[test]
-    fn however_many_flood_a_turn_has_its_looks_and_everybody_a_share_of_them() {
+    fn however_many_flood_a_turn_has_its_looks_and_each_listener_a_share() {
         const FLOODING: u64 = 61;
         const BUDGET: usize = 64;
         let waiting = (1..=FLOODING).map(|id| (id, usize::MAX)).chain([(FLOODING + 1, 1)]).collect();

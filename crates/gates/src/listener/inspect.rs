@@ -1,9 +1,9 @@
 //! What a notified call works on, from its arguments and what `/proc` says.
 //!
 //! A tenant may change that while we look, so nothing here is a check: it says what to charge, not what is allowed.
-//! And nothing here waits for a tenant: paths are not looked up and attributes come from the kernel's memory, since
-//! the file system behind them may be the tenant's own. Nor is the tenant's memory read: a page of it that is not there
-//! comes from a file, which may be on that file system, or on the volume that waits for the thread that looks here.
+//! And nothing here waits for a tenant. Paths are not looked up and attributes come from the kernel's memory, since the
+//! file system behind them may be the tenant's own. The tenant's memory is not read either. A missing page of it comes
+//! from a file. That may be on that file system, or on the volume that waits for this very thread.
 
 use super::ledger::Notification;
 use crate::filter::table::{Extent, GATED, GatedCall, Place};
@@ -17,15 +17,15 @@ const FDINFO_BYTES: u64 = 128;
 /// A file on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
-    /// Major and minor number of the device that its file system is on; of a block device's node, its own.
+    /// Major and minor number of its file system's device; of a block device's node, its own.
     pub device: (u32, u32),
     /// Its inode's number there.
     pub inode: u64,
 }
 
 impl FileKey {
-    /// The number that schedulers know it by: mixed from device and inode (the finalizer of SplitMix64; Steele, Lea and
-    /// Flood, OOPSLA 2014), so that two of a million files are taken for one with a chance of 1 in 10^7. Never
+    /// The file's number in schedulers: mixed from device and inode (the finalizer of SplitMix64; Steele, Lea and
+    /// Flood, OOPSLA 2014). Two of a million files have the same number with a chance of 1 in 10^7. Never
     /// [`FileId::DEVICE`].
     pub const fn id(self) -> FileId {
         let device = (self.device.0 as u64) << 32 | self.device.1 as u64;
@@ -93,7 +93,7 @@ fn path_start(notification: &Notification, directory: Option<usize>) -> Option<F
     Some(attributes(&path).ok()?.1)
 }
 
-/// What the kernel remembers of the file at the end of one of `/proc`'s links, which are followed without a look-up.
+/// The kernel's remembered attributes of the file behind a link in `/proc`, which needs no look-up.
 fn attributes(path: &str) -> std::io::Result<(FileType, FileKey)> {
     let wanted = StatxFlags::TYPE | StatxFlags::INO;
     let found = statx(CWD, path, AtFlags::STATX_DONT_SYNC, wanted)?;

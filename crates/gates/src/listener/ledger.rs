@@ -1,4 +1,4 @@
-//! What a listener's agent has received and not yet answered, in memory that its keeper has mapped too.
+//! Calls that a listener's agent has received and not yet answered, in memory that its keeper maps, too.
 //!
 //! A call with a received notification waits for the answer to its number, and a dead agent's successor could not
 //! know the number. So the kernel writes each notification straight into the ledger: there is no moment at which one
@@ -11,10 +11,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-/// Calls of one tenant that are held at once; more wait in the kernel, where each costs a search through those that are
-/// held.
+/// Most held calls of one tenant. More wait in the kernel, where each costs a search through the held ones.
 pub(crate) const SLOTS: usize = 1024;
-/// A notification has 80 bytes; the rest is for a kernel in which it has grown.
+/// Bytes of a slot. A notification has 80 bytes; the rest is for later kernels with larger ones.
 pub(crate) const SLOT_BYTES: usize = 128;
 const BYTES: usize = SLOTS * SLOT_BYTES;
 
@@ -23,7 +22,7 @@ const BYTES: usize = SLOTS * SLOT_BYTES;
 pub(crate) struct Notification {
     /// The kernel's number, by which it is answered.
     pub id: u64,
-    /// The thread, or 0 if it is in a process namespace that is not ours.
+    /// The thread, or 0 if it is in a foreign process namespace.
     pub thread: u32,
     pub number: i64,
     pub arguments: [u64; 6],
@@ -53,7 +52,7 @@ impl Ledger {
         Ok(Ledger { file, mapping, free: (0..SLOTS as u16).rev().collect() })
     }
 
-    /// A slot and the address for the kernel to write to; `None` if all are taken. Give it back with
+    /// A slot and the address that the kernel writes to; `None` if all are taken. Give it back with
     /// [`free`](Self::free).
     pub(crate) fn take(&mut self) -> Option<(u16, *mut u8)> {
         let slot = self.free.pop()?;

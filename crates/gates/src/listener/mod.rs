@@ -1,4 +1,4 @@
-//! The agent's end of a seccomp filter: calls come in, and go on when they are told to.
+//! The agent's end of a seccomp filter: it receives calls and lets them continue.
 //!
 //! The kernel's rules (seccomp_unotify(2)) that shape it:
 //!
@@ -40,7 +40,7 @@ pub struct HeldCall {
     pub call: Call,
     /// Its class.
     pub class: GateClass,
-    /// The file, or for a path the directory that it starts from; `None` if it cannot be seen.
+    /// The file, or for a path the directory that it starts from; `None` if that is unknown.
     pub file: Option<FileKey>,
     /// The call names a path, which may lead anywhere.
     pub is_by_path: bool,
@@ -51,10 +51,10 @@ pub struct HeldCall {
 pub enum Received {
     /// A call that waits until it is [resumed](Listener::resume).
     Call(HeldCall),
-    /// A process is about to install a filter of its own, and its shim does not know: its account is to have another
+    /// A process is about to install a filter of its own, and its shim does not know. Its account needs another
     /// [generation](crate::GateWords::begin_generation) before this call is [resumed](Listener::resume).
     Restricts(CallId),
-    /// One that was let go on at once (no file, for example), or was gone before we looked.
+    /// The call continued at once (without a file, for example), or ended before it was examined.
     Passed,
     /// None, or as many are held as may be; the rest wait in the kernel.
     Nothing,
@@ -65,7 +65,7 @@ pub enum Received {
 /// What became of a call that was to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resumed {
-    /// It goes on.
+    /// It continues.
     Continued,
     /// It was not there any more: killed, interrupted, or let go by the keeper.
     Gone,
@@ -101,13 +101,13 @@ impl Listener {
 
     /// One that its keeper kept for us.
     pub(crate) fn adopt(descriptor: OwnedFd, ledger: OwnedFd, account: AccountId) -> Result<Listener, GateError> {
-        let ledger = Ledger::of(ledger).map_err(GateError::step("take a ledger over"))?;
+        let ledger = Ledger::of(ledger).map_err(GateError::step("take over the ledger of held calls"))?;
         Ok(Listener::with(descriptor, ledger, account))
     }
 
     fn with(descriptor: OwnedFd, ledger: Ledger, account: AccountId) -> Listener {
         if let Err(error) = kernel::wake_synchronously(descriptor.as_fd()) {
-            tracing::debug!("notifications wake the slow way, which Linux before 6.6 always does: {error}");
+            tracing::debug!("no synchronous wake-up for notifications (Linux before 6.6 has none): {error}");
         }
         Listener { descriptor, ledger, account, held: BTreeMap::new() }
     }
@@ -222,8 +222,8 @@ impl Listener {
         self.held.contains_key(&id) && kernel::is_valid(self.descriptor.as_fd(), id.0)
     }
 
-    /// Looks at up to `count_max` of the calls that are held, beginning behind `after`, and forgets those that wait no
-    /// more, because they were killed or interrupted.
+    /// Examines up to `count_max` of the held calls, beginning behind `after`, and forgets those that were killed or
+    /// interrupted.
     pub(crate) fn take_gone(&mut self, after: Option<CallId>, count_max: usize) -> Looks {
         let from = after.map_or(Unbounded, Excluded);
         let looked: Vec<CallId> = self.held.range((from, Unbounded)).map(|(&id, _)| id).take(count_max).collect();
@@ -238,7 +238,8 @@ impl Listener {
     }
 }
 
-/// To anything else, a file of a tenant's own file system for example, the kernel's requests could mean anything.
+/// On another kind of descriptor, for example a file of a tenant's own file system, the kernel's requests could mean
+/// anything.
 fn check_kind(descriptor: &OwnedFd) -> Result<(), GateError> {
     let link = std::fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
     let got = link.map_err(GateError::step("look at a descriptor in /proc"))?.to_string_lossy().into_owned();

@@ -2,9 +2,9 @@
 //!
 //! Each tenant has a listener of its own, so a flood of calls waits in the kernel at its own door. In a turn the
 //! listeners with waiting calls are looked at one after the other, one call each, round and round. The turn ends when
-//! no call waits or when it has had its number of looks, which is one for all of them: however many flood theirs, a
-//! turn is short. The next one begins with the listener after the last. In the same way a turn looks at no more than so
-//! many of the calls that are held, to find those that wait no more.
+//! no call waits or its number of looks is used up. That number is one for all listeners: however many are flooded, a
+//! turn is short. The next one begins with the listener after the last. In the same way a turn examines a bounded
+//! number of held calls to find those that wait no more.
 
 use super::fair::{Round, take_turns};
 use super::{HeldCall, Listener, Received, Resumed};
@@ -20,8 +20,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// How long to leave it at one attempt to start a keeper.
 const GUARD_AGAIN: Span = Span::from_secs(1);
 
-/// How long a listener is left to its keeper that was in charge of it: to receive, both would poll first and then
-/// wait, if the other was faster, for the tenant's next call.
+/// How long a listener is left to a keeper that was in charge of it. If both receive, both poll first, and the slower
+/// one then waits for the tenant's next call.
 const HAND_OVER: Span = Span::from_millis(50);
 
 /// A listener's number, never used twice by an agent.
@@ -33,17 +33,17 @@ pub struct ListenerId(pub u64);
 pub struct Turn {
     /// Notifications that were received.
     pub notifications: usize,
-    /// The turn had no looks left for a listener; its calls may wait, and are not announced once more.
+    /// The turn had no looks left for a listener. Its calls may wait, and are not announced again.
     pub has_more: bool,
     /// When to hear a listener that is left to its keeper until then. Its waiting calls are not announced once more.
     pub again_at: Option<Time>,
-    /// Processes that are about to install filters of their own, and wait until they are resumed: see
+    /// Processes that are about to install filters of their own, and wait to be resumed: see
     /// [`Received::Restricts`].
     pub restricting: Vec<(ListenerId, CallId)>,
     /// Listeners that keepers brought back from an earlier agent.
     pub returned: Vec<(ListenerId, Registration)>,
-    /// Listeners behind which no process is left, or that cannot be heard any more, which is logged. They are
-    /// forgotten, with the calls that were held.
+    /// Listeners without a process behind them, or with a failure, which is logged. They are forgotten, with the calls
+    /// that were held.
     pub ended: Vec<(ListenerId, Registration)>,
 }
 
@@ -134,9 +134,8 @@ impl Listeners {
         self.due.insert((time, id, call));
     }
 
-    /// Looks at up to `budget` held calls, beginning after those that were looked at before, and forgets the ones that
-    /// wait no more, because they were killed or interrupted. Says which, and whether there are more to look at until
-    /// all were.
+    /// Examines up to `budget` held calls, beginning after those examined before, and forgets those that were killed or
+    /// interrupted. Says which, and whether there are more to look at until all were.
     pub fn take_gone(&mut self, budget: usize) -> (Vec<(ListenerId, CallId)>, bool) {
         let mut gone = Vec::new();
         let (first, mut left) = (self.seen, budget);
@@ -156,12 +155,12 @@ impl Listeners {
         (gone, false)
     }
 
-    /// Until when a turn can wait; `None` if no call goes on by itself.
+    /// Time until which a turn can wait; `None` if no call continues by itself.
     pub fn next_due(&self) -> Option<Time> {
         self.due.first().map(|(time, _, _)| *time)
     }
 
-    /// Waits until a turn has something to do, one of `others` is readable, or `timeout` has passed.
+    /// Waits until a turn has work, one of `others` is readable, or `timeout` has passed.
     ///
     /// # Errors
     /// The kernel cannot poll.
@@ -200,8 +199,8 @@ impl Listeners {
 
     /// Receives from the listeners that are ready, and asks about each call.
     ///
-    /// First all, then the answers: to poll a listener, the kernel goes through its calls until it has found one that
-    /// is new and one that was received. With ten thousand that wait and none received it goes through all of them.
+    /// First all polls, then the answers. To poll a listener, the kernel searches its calls until it has found a new
+    /// one and a received one. With ten thousand that wait and none received it goes through all of them.
     fn hear(
         &mut self,
         now: Time,
@@ -266,7 +265,10 @@ impl Listeners {
                 }
                 Ok(None) => return returned,
                 Err(error) => {
-                    tracing::warn!("a listener of an earlier agent is left to its keeper: {error}");
+                    tracing::warn!(
+                        "cannot take a seccomp listener over from an earlier agent: its keeper lets its \
+                                    calls go on: {error}"
+                    );
                     return returned;
                 }
             }

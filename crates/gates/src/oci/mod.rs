@@ -1,8 +1,8 @@
-//! Listeners that others hand over: an OCI runtime for a container, or [`Launch`](crate::Launch) for a command.
+//! Listeners from other processes: an OCI runtime for a container, or [`Launch`](crate::Launch) for a command.
 //!
 //! The protocol is that of `listenerPath` in the OCI runtime specification (1.0.2, config-linux.md, "Seccomp";
-//! runtime.md, "The Container Process State"): a client that connects sends one JSON object, and with its first bytes
-//! the listener by SCM_RIGHTS, and no more. We answer `ok` when the listener is taken over, which a runtime does not
+//! runtime.md, "The Container Process State"). A client connects and sends one JSON object, with the listener by
+//! SCM_RIGHTS at its first bytes, and no more. We answer `ok` when the listener is taken over, which a runtime does not
 //! read and a `Launch` waits for.
 //!
 //! A process that can reach the socket can hand anything over, so it all is untrusted: sizes, numbers and time are

@@ -41,7 +41,7 @@ impl Answer {
 }
 
 impl Drop for Answer {
-    /// Ends the connection, also where a process that is about to execute something has a copy of the descriptor.
+    /// Ends the connection, also if a process about to exec has a copy of the descriptor.
     fn drop(&mut self) {
         let _ = shutdown(&self.0, Shutdown::Both);
     }
@@ -62,8 +62,8 @@ pub struct OciSocket {
 }
 
 impl OciSocket {
-    /// Listens at `path` in place of an earlier agent, for the users that `mode` lets connect: 0o600 for runtimes that
-    /// run as root, 0o666 if every user may start commands behind a gate.
+    /// Listens at `path`, replacing an earlier agent's socket, for the users that `mode` lets connect. 0o600 is for
+    /// runtimes that run as root, 0o666 for every user that may start commands behind a gate.
     ///
     /// # Errors
     /// The socket cannot be made.

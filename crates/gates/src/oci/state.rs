@@ -12,8 +12,8 @@ pub(crate) const STATE_BYTES_MAX: usize = 64 << 10;
 /// Pieces in which a state may arrive: each time we look whether it is complete. A runtime sends one.
 pub(crate) const PIECES_MAX: usize = 64;
 
-/// The state of a container process, as far as a gate needs it. What else is in it is passed over, and what is
-/// missing is empty: to lose a listener because its description is of another version would break the container.
+/// The state of a container process, as far as a gate needs it. Other keys are ignored, and missing ones are empty. To
+/// lose a listener because its description is of another version would break the container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SeccompState {
@@ -96,7 +96,7 @@ impl OciError {
 }
 
 impl SeccompState {
-    /// Reads a state with which so many descriptors came, and says which of them is the listener.
+    /// Parses a state that came with so many descriptors, and says which of them is the listener.
     ///
     /// # Errors
     /// It is no state, or the descriptors are not those that it names.

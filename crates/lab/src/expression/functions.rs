@@ -266,7 +266,7 @@ fn scaled(value: &Dynamic, factor: f64) -> Answer {
 /// The better of two heights.
 type Better = fn(f64, f64) -> f64;
 
-/// The best mean of so many points in a row, of a curve or of each curve in an array.
+/// The best mean of `length` consecutive points, of a curve or of each curve in an array.
 fn extreme(value: &Dynamic, length: usize, better: Better) -> Answer {
     if let Some(points) = value.read_lock::<Points>() {
         let heights: Vec<f64> = points.0.iter().map(|point| point.1).collect();

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! It is Rhai with expressions only: numbers, texts, arrays, operators, `if`, and the functions of [`functions`]. `run`
-//! finds the one variant with these labels, `runs` all of them in the order of the scenario; a figure of several
-//! variants, or of several sources (`["a", "b"]`), is an array.
+//! finds the one variant with these labels, `runs` all of them in the order of the scenario. A figure of several
+//! variants or sources (`["a", "b"]`) is an array.
 //!
 //! **Rehearsal.** When a scenario is read, each expression is evaluated once on variants that know their names and no
 //! figures: each figure is 1. So a name that does not exist, a wrong kind or too many arguments are found before
@@ -23,7 +23,7 @@ pub use runs::{NOT_RUN, Outcome, RunOf, Runs, Window};
 use rhai::{AST, Dynamic, Engine, EvalAltResult, Scope};
 use std::rc::Rc;
 
-/// Steps of one evaluation at the most: an expression has no loops, so this is never reached in earnest.
+/// Most steps of one evaluation. An expression has no loops, so none reaches this bound in earnest.
 const OPERATIONS_MAX: u64 = 10_000_000;
 /// Nesting of one expression at the most.
 const DEPTH_MAX: usize = 64;

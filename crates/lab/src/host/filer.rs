@@ -1,4 +1,4 @@
-//! A storage server whose requests compete for its processors, and its clients.
+//! A storage server with processors that its requests compete for, and its clients.
 
 use super::HostError;
 use crate::results::{CLIENTS, RunResult, Source};
@@ -8,11 +8,11 @@ use plimsoll_executor::Kind;
 use plimsoll_sim::filer::{Costs, Filer, FilerConfig};
 use std::collections::BTreeMap;
 
-/// Runs it; what clients still wait for at the end counts as done then, so that an overload shows.
+/// Runs it. Requests that clients still wait for at the end count as done then, so that an overload shows.
 pub(super) fn run(filer: &FilerSetup, duration: Span, seed: u64) -> Result<RunResult, HostError> {
     let FilerSetup { platform, workload, per_second, policy, is_adaptive } = *filer;
     let costs = Costs::PAPER;
-    // As in the paper, whose figures scenarios repeat.
+    // As in the paper: scenarios repeat its figures.
     let maintenance_gives_way = false;
     let config =
         FilerConfig { platform, workload, per_second, policy, is_adaptive, maintenance_gives_way, costs, seed };

@@ -1,4 +1,4 @@
-//! Guests: machines whose disks are files of the host.
+//! Guests: machines with files of the host as disks.
 
 use super::parts::{file_system, scheduler, seed_of};
 use super::recorder::Recorder;

@@ -17,8 +17,8 @@ use std::rc::Rc;
 /// Bytes of a call that prepares a file.
 const PREPARED_BYTES: u64 = 128 << 10;
 
-/// Makes the folders and files that the workloads of `processes` start with, on `machine` in the name of `account`, and
-/// runs until they are there.
+/// Makes the folders and files that the workloads of `processes` start with, on `machine` and charged to `account`, and
+/// waits until they exist.
 pub(super) fn prepare<'a>(
     simulation: &mut Simulation,
     machine: &Machine,

@@ -1,4 +1,4 @@
-//! What tenants ask for, request by request: places, lengths, reads and writes, from a seed or a recorded trace.
+//! Requests of tenants: places, lengths, reads and writes, from a seed or a recorded trace.
 
 use super::HostError;
 use crate::scenario::TenantSetup;

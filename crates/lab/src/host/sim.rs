@@ -1,4 +1,4 @@
-//! The simulator as a host: a machine in virtual time, its files prepared, then processes or tenants until the end.
+//! The simulator as a host: a machine in virtual time that prepares files, then runs processes or tenants to the end.
 //!
 //! Files are prepared before the experiment starts, and the experiment starts at the next whole second after they are:
 //! its seconds are the machine's, shifted. What the preparation left in memory is written back before that.
@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// How often it is looked whether the device is busy and what tags take: fine enough for runs of seconds, and rarer
-/// than most requests.
+/// Interval of samples of the device's load and the tags' memory: fine enough for runs of seconds, and rarer than most
+/// requests.
 const SAMPLE: Span = Span::from_millis(1);
 
 /// The simulator.
@@ -103,8 +103,7 @@ fn run(setup: &Setup, seed: u64) -> Result<RunResult, HostError> {
     })
 }
 
-/// Runs processes until the end, or until they have ended, then one utility after the other; answers with what the
-/// cache counted meanwhile.
+/// Runs processes until they or the run end, then one utility after the other. Answers the cache's figures of each.
 fn run_stages(
     simulation: &mut Simulation,
     setup: &Setup,
@@ -214,8 +213,7 @@ fn sample(machines: &[Machine]) -> Rc<Samples> {
     samples
 }
 
-/// Requests that the schedulers were handed, by the level of the session in whose name they came; the last are those
-/// of sessions without a level.
+/// Requests that the schedulers got, by the level of their session. The last element is for sessions without a level.
 fn requests_by_level(machines: &[Machine], accounts: &AccountTree) -> [u64; PRIORITY_LEVELS + 1] {
     let mut requests = [0; PRIORITY_LEVELS + 1];
     for Account { id, allocation, .. } in accounts.iter() {

@@ -1,9 +1,9 @@
-//! Utilities: what goes over the files of a process that has ended, with nothing of them in memory.
+//! Utilities: programs that read the files of an ended process, with an empty page cache.
 //!
-//! `find` opens every directory and reads its names; it asks for the attributes of none, since the names say what is a
-//! directory (`d_type`, which find trusts since findutils 4.3). `tar` reads the files of whole directories one after
-//! the other and appends them, each behind a header of 512 bytes and filled up to 512, in records of 10 KiB (its
-//! default, `--blocking-factor=20`), to an archive on the same file system. `check` is `e2fsck -f`: it reads what
+//! `find` opens every directory and reads its names. It asks for no attributes, since the names say what is a directory
+//! (`d_type`, which find trusts since findutils 4.3). `tar` reads the files of whole directories one after the other.
+//! It appends them to an archive on the same file system, each behind a header of 512 bytes and padded to 512. Records
+//! are of 10 KiB (its default, `--blocking-factor=20`). `check` is `e2fsck -f`: it reads what
 //! [`FileSystem::check_order`] says, from the device itself.
 //!
 //! [`FileSystem::check_order`]: plimsoll_sim::fs::FileSystem::check_order

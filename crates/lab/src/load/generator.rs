@@ -1,10 +1,10 @@
-//! One rate for some time: sends what is due, takes what is answered.
+//! One rate for some time: sends due requests, takes answers.
 //!
-//! **The rule.** A request's latency runs from when it was due. It does not matter why it was sent later: because the
-//! server had as many as it is to have at once, because it took no more bytes, or because this process did not get its
-//! processor. Requests that are due in the *window* count, and all of them: at its end no new ones come, and those that
-//! are left are waited for. **The complication.** Far above the peak that would take for ever. A request without an
-//! answer ten seconds after the window counts with its wait until then.
+//! **The rule.** A request's latency runs from when it was due. The reason for which it was sent later does not matter.
+//! The server may have had its maximum of requests, it may have taken no more bytes, or this process may have had no
+//! processor. All requests that are due in the *window* count. At its end no new ones come, and the rest are waited
+//! for. **The complication.** Far above the peak that would take for ever. A request without an answer ten seconds
+//! after the window counts with its wait until then.
 
 use super::LoadError;
 use super::mix::Request;

@@ -1,4 +1,4 @@
-//! What a load asks for: `spc1-like`, or the head of a workload without its file, such as `read random 4KiB`.
+//! The mix of a load: `spc1-like`, or the head of a workload without its file, such as `read random 4KiB`.
 //!
 //! Both are made by the crate `workloads` (`docs/workloads.md`), which draws places and Poisson arrivals from a seed.
 //! Here its files become parts of the target, one after the other.

@@ -1,12 +1,11 @@
 //! Load with open arrivals: requests come when they come, whatever has become of those before.
 //!
-//! **Intuition.** A client that waits for an answer before the next request asks less of a slow server, and never sees
+//! **Intuition.** A client that waits for an answer before the next request asks less of a slow server. It never sees
 //! the queue that the server's users would see (*coordinated omission*). **Rule.** Requests are due at the times of a
-//! Poisson process of a given rate. What cannot be sent when it is due, because the server takes no more, is sent
-//! later, and its latency counts from when it was due.
-//! **Complication.** Above what the server can do, latencies grow as long as one measures. So a *sweep* looks for the
-//! *peak*, the rate at which the mean still stays below a bound (30 ms, as in SPC-1 and in the request executor's
-//! paper), and measures at parts of it.
+//! Poisson process of a given rate. A request that cannot be sent when it is due, because the server takes no more, is
+//! sent later. Its latency counts from the moment at which it was due. **Complication.** Above what the server can do,
+//! latencies grow as long as one measures. So a *sweep* finds the *peak*, the rate at which the mean still stays below
+//! a bound. The bound is 30 ms, as in SPC-1 and in the request executor's paper. Then it measures at parts of the peak.
 //!
 //! | module | what is in it |
 //! | --- | --- |
@@ -117,7 +116,7 @@ impl LoadError {
     }
 }
 
-/// How far it is: the rate that is measured, and the part of its time that has passed, 0 to 1.
+/// Progress: the measured rate, and the part of its time that has passed, 0 to 1.
 pub type Progress<'a> = &'a mut dyn FnMut(f64, f64);
 
 /// Measures each rate, or looks for the peak.

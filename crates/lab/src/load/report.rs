@@ -23,7 +23,7 @@ pub struct LoadReport {
     pub window_seconds: f64,
     /// What places and times were drawn from.
     pub seed: u64,
-    /// The highest rate whose mean stayed below that, of those that were measured.
+    /// The highest measured rate with a mean below that bound.
     pub peak_per_second: Option<f64>,
     /// By rate, ascending.
     pub rows: Vec<LoadRow>,
@@ -58,8 +58,7 @@ pub struct LoadRow {
     pub reads: PartRow,
     /// Writes alone.
     pub writes: PartRow,
-    /// How late requests were sent on average: because as many as allowed were under way, or because the generator was
-    /// late.
+    /// Mean lateness of sending, in seconds: as many requests as allowed were under way, or the generator was late.
     pub sent_late_mean_seconds: Option<f64>,
     /// Processors that the generator used, 0 to 1; near 1 it was it that was measured.
     pub generator_busy: f64,

@@ -1,9 +1,9 @@
-//! Which rates are measured: those that were asked for, or those that find the peak and show the way to it.
+//! The measured rates: the requested ones, or those that find the peak and show the way to it.
 //!
 //! **The search.** The rate doubles until the mean latency is above the bound (or halves, if the first one already
-//! was); then the interval between the highest rate that was below and the lowest that was above is halved until its
-//! ends are within 5 % of each other. The *peak* is the highest that was below. **The ramp** behind it is SPC-1's: 10,
-//! 50, 80, 90 and 95 % of the peak.
+//! was). Then the interval between the highest rate below and the lowest rate above is halved, until its ends are
+//! within 5 % of each other. The *peak* is the highest that was below. **The ramp** behind it is SPC-1's: 10, 50, 80,
+//! 90 and 95 % of the peak.
 
 use plimsoll_core::Span;
 
@@ -48,8 +48,8 @@ impl Sweep {
         }
     }
 
-    /// What came of it: the mean of its latencies, and none if not a single request was due. That says nothing, of this
-    /// rate and of those below it.
+    /// Takes the mean latency of a rate; `None` if no request was due. Without one the rate, and those below it, say
+    /// nothing.
     pub(super) fn measured(&mut self, per_second: f64, mean_seconds: Option<f64>) {
         match mean_seconds {
             Some(mean) if mean <= self.latency_max.as_secs_f64() => {
@@ -76,7 +76,7 @@ impl Sweep {
         }
     }
 
-    /// The highest rate whose mean stayed below the bound, if there was one.
+    /// The highest rate with a mean below the bound, if there was one.
     pub(super) fn peak(&self) -> Option<f64> {
         self.below
     }
@@ -86,7 +86,7 @@ impl Sweep {
 mod tests {
     use super::*;
 
-    /// All rates of a sweep over a server whose mean passes 30 ms at `peak`.
+    /// All rates of a sweep over a server with a mean that passes 30 ms at `peak`.
     fn rates(asked: &[f64], first: f64, peak: f64) -> (Vec<f64>, Option<f64>) {
         let mut sweep = Sweep::new(asked, first, Span::from_millis(30));
         let mut rates = Vec::new();

@@ -98,7 +98,7 @@ impl TargetName {
     }
 }
 
-/// Bytes that compress to a bit more than half, as data does that is worth compressing: half the words are random, half
+/// Bytes that compress to a bit more than half, as data worth compressing does: half the words are random, half come
 /// from a few.
 fn content(bytes: usize) -> Vec<u8> {
     let mut random = Pcg64Mcg::new(1);

@@ -1,9 +1,9 @@
 //! A recorded trace through a scheduler to a device model.
 //!
 //! Each volume of the trace is a session. *Open*: a request goes when the trace says, whatever became of those before
-//! it, which shows what a scheduler does to them; a device that is slower than the recorded one falls behind, and its
-//! queue grows. *Closed*: so many at a time, which shows how fast it can be done. The trace is read as it is needed,
-//! so its length takes no memory; requests under way do.
+//! it, which shows the effect of a scheduler on them. A device that is slower than the recorded one falls behind, and
+//! its queue grows. *Closed*: so many at a time, which shows how fast it can be done. The trace is read as it is
+//! needed, so its length takes no memory; requests under way do.
 //!
 //! The device need not be the recorded one: what lies beyond its end starts again at its beginning, and the report
 //! says how often.
@@ -126,7 +126,7 @@ pub struct SessionReport {
     pub bytes_per_second: f64,
     /// Requests per second over the whole replay.
     pub requests_per_second: f64,
-    /// From when a request should go to its completion, seconds: the part in per cent that is not slower.
+    /// From the due time of a request to its completion, seconds, by percentile.
     pub latency_seconds: BTreeMap<&'static str, f64>,
 }
 

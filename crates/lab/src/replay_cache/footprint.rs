@@ -2,9 +2,8 @@
 //!
 //! Volumes are put one behind the other on one store, each as long as its last block needs.
 //!
-//! Different blocks are counted by a sample: those whose hash is below a bar are kept, and when they are too many, the
-//! bar is halved and half of them go (adaptive sampling, after Flajolet, *Computing* 43, 1990). Below 65,536 blocks
-//! that is exact.
+//! A sample counts different blocks: those with a hash below a bar are kept. When they are too many, the bar is halved
+//! and half of them go (adaptive sampling, after Flajolet, *Computing* 43, 1990). Below 65,536 blocks that is exact.
 
 use plimsoll_cache::units::BLOCKS_MAX;
 use plimsoll_traces::{Reader, TraceRecord};

@@ -1,11 +1,11 @@
 //! A recorded trace through every policy of the cache, at several sizes at once.
 //!
-//! The trace is read twice, in bounded memory: once to learn how large its volumes are and how many blocks it touches,
-//! once for all caches together. A cache sees blocks only; time does not pass between two of them.
+//! The trace is read twice, in bounded memory: once for the size of its volumes and the number of blocks, once for all
+//! caches together. A cache sees blocks only; time does not pass between two of them.
 //!
-//! **The syncer** writes back two units for each block that is accessed, while it is awake: it keeps up with any load,
-//! but a burst of writes keeps it busy for a while, and as long the classes that come in while it sleeps go past the
-//! cache. A real store is slower in a burst and faster in a pause.
+//! **The syncer** writes back two units for each accessed block, while it is awake. It keeps up with any load, but a
+//! burst of writes keeps it busy for a while. During that time the classes that enter while it sleeps bypass the cache.
+//! A real store is slower in a burst and faster in a pause.
 
 mod footprint;
 
@@ -23,7 +23,7 @@ use thiserror::Error;
 
 /// Units that the syncer writes back for each block accessed, while it is awake.
 const CLEANED_PER_ACCESS: u32 = 2;
-/// Blocks that one cache sees before the next one's turn: what belongs to them stays in the processor's caches.
+/// Blocks that one cache sees before the next one's turn. So its data stays in the processor's caches.
 const BATCH: usize = 4096;
 
 /// How large a cache is.
@@ -103,8 +103,8 @@ pub struct CacheRow {
     pub write_hit_percent: Option<f64>,
     /// Per cent of the blocks that were not in it and did not come in.
     pub past_percent: Option<f64>,
-    /// Per cent of all blocks moved that the syncer moved: out of the cache and to the store, two for each unit
-    /// cleaned.
+    /// Per cent of all moved blocks that the syncer moved: out of the cache and to the store, two for each cleaned
+    /// unit.
     pub syncer_percent: Option<f64>,
     /// Units written back.
     pub cleaned: u64,

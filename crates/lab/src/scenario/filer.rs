@@ -1,4 +1,4 @@
-//! The section of a storage server whose requests compete for its processors: `[filer]`.
+//! The section of a storage server with processors that its requests compete for: `[filer]`.
 
 use super::model::{FilerSetup, MachineSetup};
 use plimsoll_core::Rate;

@@ -1,8 +1,8 @@
 //! Scenario files: reading, varying, checking.
 //!
-//! The text becomes tables; `--set` changes keys of them; the axes make a table for each combination; each is read by
-//! itself, so that a value that is wrong in one variant only is found where it stands. At last every expression is
-//! rehearsed. Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
+//! The text becomes tables; `--set` changes their keys, and the axes make a table for each combination. Each table is
+//! read by itself, so that a value that is wrong in one variant only is found. At last every expression is rehearsed.
+//! Every message is one line: `FILE:LINE: KEY: got X, allowed Y`.
 
 mod database;
 mod filer;

@@ -129,8 +129,8 @@ pub struct MachineSetup {
     pub config: MachineConfig,
 }
 
-/// Another scheduler that takes turns with the machine's, which has the first one: what two schedulers make of a device
-/// that is faster in one minute than in the next can be told apart by turns of seconds, and not by runs.
+/// Another scheduler that takes turns with the machine's, which has the first one. A device may be faster in one minute
+/// than in the next. Turns of seconds tell two schedulers apart on it; runs do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alternate {
     /// A scheduler.
@@ -152,7 +152,7 @@ pub struct CacheSetup {
     pub scheme: NamedScheme,
 }
 
-/// A virtual machine, whose disk is a file of the machine.
+/// A virtual machine with a file of the machine as its disk.
 #[derive(Clone, Debug)]
 pub struct GuestSetup {
     /// Its name, which processes name that run in it.
@@ -171,7 +171,7 @@ pub struct GuestSetup {
     pub config: MachineConfig,
 }
 
-/// A storage server whose requests compete for its processors.
+/// A storage server with processors that its requests compete for.
 #[derive(Clone, Copy, Debug)]
 pub struct FilerSetup {
     /// On what.
@@ -257,7 +257,7 @@ pub struct UtilitySetup {
     pub account: String,
     /// What it does.
     pub tool: Tool,
-    /// The process whose files they are.
+    /// The process that the files belong to.
     pub of: String,
     /// For tar: the part of the directories, from the first on, above 0 to 1.
     pub part: f64,
@@ -314,8 +314,8 @@ pub struct TenantSetup {
     pub name: String,
     /// The session that it is in.
     pub account: String,
-    /// The trace whose requests it sends one after the other; then `length`, `is_random` and `read_percent` say
-    /// nothing.
+    /// The trace with the requests that it sends one after the other. Then `length`, `is_random` and `read_percent`
+    /// have no effect.
     pub trace: Option<PathBuf>,
     /// Bytes of a request.
     pub length: u32,
@@ -386,7 +386,7 @@ pub struct Row {
     pub claim: Option<RowClaim>,
 }
 
-/// A claim whose bound is still an expression.
+/// A claim with an expression as its bound.
 #[derive(Clone, Debug)]
 pub struct RowClaim {
     /// How it is compared.

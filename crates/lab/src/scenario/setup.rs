@@ -22,8 +22,8 @@ const ACCOUNTS_MAX: usize = 100_000;
 const PROCESSES_MAX: usize = 10_000;
 /// Files of a process with deadlines of their own.
 const FILE_DEADLINES_MAX: usize = 1000;
-/// Files of a workload among which those with deadlines are looked for: the million of the mail server, which is the
-/// largest pool of a paper, and a workload may have 2^36.
+/// Files of a workload among which those with deadlines are looked for. It is the million of the mail server, the
+/// largest pool of a paper; a workload may have 2^36.
 const FILES_SEARCHED_MAX: u64 = 1 << 20;
 /// Files that a message names at the most.
 const FILES_NAMED_MAX: usize = 8;

@@ -1,9 +1,9 @@
 //! What a scenario varies: every combination of its axes is a table of its own, made from the file's before it is read.
 //!
-//! An axis has values for one key, `key = "machine.scheduler", values = ["noop", "cfq"]`, or for a place in texts: with
-//! `[variant.size] values = ["4KiB", "1MiB"]` each `{size}` in a text of those parts of the file is
-//! replaced; or it has named sets of keys: `[variant.load.set.burst] process.b.workload = "..."`. A value
-//! keeps its line, so what is wrong with it is reported where it stands.
+//! An axis has values for one key, `key = "machine.scheduler", values = ["noop", "cfq"]`. Or it has values for a place
+//! in texts: with `[variant.size] values = ["4KiB", "1MiB"]` each `{size}` in a text of those parts of the file is
+//! replaced. Or it has named sets of keys: `[variant.load.set.burst] process.b.workload = "..."`. A value keeps its
+//! line, so what is wrong with it is reported where it stands.
 
 use super::model::Axis;
 use plimsoll_settings::{Problem, Section};

@@ -1,10 +1,10 @@
 //! A TPC-H data set and queries on it, for a real PostgreSQL.
 //!
-//! The eight tables have the columns, the numbers of rows for a scale factor, and what the queries' conditions look at,
-//! of the TPC-H specification (clauses 1.4 and 4.2.3). They are not dbgen's, bit by bit: words, comments and random
-//! numbers are ours, so what queries answer is no benchmark's. Each row is drawn from a stream of its own, which a
-//! seed, the table and the row's number begin; so the lines of an order are the same for both tables that they are in,
-//! and nothing is kept in memory.
+//! The eight tables are those of the TPC-H specification (clauses 1.4 and 4.2.3). They have its columns, its numbers of
+//! rows for a scale factor, and the values that the queries' conditions use. They are not dbgen's, bit by bit: words,
+//! comments and random numbers are ours, so what queries answer is no benchmark's. Each row is drawn from a stream of
+//! its own, which a seed, the table and the row's number begin. So the lines of an order are the same for both of their
+//! tables, and nothing is kept in memory.
 //!
 //! [`sql`] has the tables, the indexes of DBT-3 and the queries.
 
@@ -14,8 +14,8 @@ mod words;
 
 pub use generator::Generator;
 
-/// The scale factors that can be made: from the smallest with four suppliers for each part to one that no volume in
-/// memory has room for.
+/// The allowed scale factors: from the smallest with four suppliers for each part to one that no volume in memory has
+/// room for.
 pub const SCALES: std::ops::RangeInclusive<f64> = 0.001..=100.0;
 
 /// A table of TPC-H.

@@ -43,8 +43,8 @@ fn columns(table: Table) -> &'static str {
     }
 }
 
-/// Indexes of DBT-3, the TPC-H kit for PostgreSQL of the paper's time: name, table, columns. Those whose names begin
-/// with `pk` are primary keys.
+/// Indexes of DBT-3, the TPC-H kit for PostgreSQL of the paper's time: name, table, columns. Those with names that
+/// begin with `pk` are primary keys.
 pub const INDEXES: [(&str, Table, &str); 23] = [
     ("pk_region", Table::Region, "r_regionkey"),
     ("pk_nation", Table::Nation, "n_nationkey"),
@@ -71,8 +71,8 @@ pub const INDEXES: [(&str, Table, &str); 23] = [
     ("i_l_commitdate", Table::LineItem, "l_commitdate"),
 ];
 
-/// A statement that makes one of [`INDEXES`], as large as the paper's: servers keep equal keys once only since 2020
-/// (PostgreSQL 13), which makes an index by day or part a third of what it was.
+/// A statement that makes one of [`INDEXES`], as large as the paper's. Since 2020 (PostgreSQL 13) servers keep equal
+/// keys once only. That makes an index by day or part a third of its former size.
 pub fn create_index((name, table, columns): (&str, Table, &str)) -> String {
     match name.starts_with("pk_") {
         true => format!("ALTER TABLE {} ADD CONSTRAINT {name} PRIMARY KEY ({columns})", table.name()),

@@ -107,7 +107,7 @@ fn equal_seeds_give_equal_bytes_and_others_others() {
 
 /// What cannot be written ends it.
 #[test]
-fn a_reader_who_has_gone_is_told_at_once() {
+fn a_reader_that_has_gone_is_noticed_at_once() {
     let mut small = [0; 16];
     let error = Generator::new(SCALE, 1).write(Table::Part, &mut &mut small[..]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WriteZero);

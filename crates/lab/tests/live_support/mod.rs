@@ -1,5 +1,5 @@
-//! What the tests of the live host share: a host whose processes are this test binary once more, and what must be as
-//! before.
+//! Shared by tests of the live host: a host with this test binary as its processes, and the state of the machine that
+//! must be as before.
 
 use plimsoll_lab::host::live::{LiveHost, ProcessProgram, serve_process};
 use plimsoll_lab::host::{Host, HostError};

@@ -3,7 +3,7 @@
 /// What the kernel says of itself in its first request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Major version; ours is 7.
+    /// Major version; this server's is 7.
     pub major: u32,
     /// Minor version.
     pub minor: u32,

@@ -15,9 +15,9 @@ pub const REPLY_BYTES_MAX: usize = REPLY_HEADER_BYTES + 104;
 /// Requests that the kernel keeps with us at once: two full queues of a loop device (hardware depth 128).
 pub const BACKGROUND_REQUESTS_MAX: u16 = 256;
 
-/// Pages that one request may touch, as many as the kernel allows without a sysctl (`FUSE_MAX_MAX_PAGES` before 6.12,
-/// since then `fs.fuse.max_pages_limit`). Four times what the largest payload fills, because memory that does not begin
-/// on a page, or comes in small pieces, touches more. A request would then be cut short in the middle of a block.
+/// Most pages of one request: the kernel's maximum without a sysctl (`FUSE_MAX_MAX_PAGES` before 6.12, since then
+/// `fs.fuse.max_pages_limit`). Four times what the largest payload fills, because memory that does not begin on a page,
+/// or comes in small pieces, touches more. A request would then be cut short in the middle of a block.
 const PAGES_MAX: u16 = 256;
 /// How long the kernel may keep attributes: 136 years, since only this driver changes the size.
 const ATTRIBUTES_VALID_SECONDS: u64 = u32::MAX as u64;
@@ -117,7 +117,7 @@ impl Reply {
     }
 
     /// Answers the kernel's offer: the older of both minor versions, and of its flags those that we want. A kernel of a
-    /// later major version is told ours, and asks again with that.
+    /// later major version gets this version, and asks again with it.
     ///
     /// # Errors
     /// A kernel that cannot do what we need; [`refusal`](Self::refusal) tells it so.

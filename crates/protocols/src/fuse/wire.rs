@@ -26,7 +26,7 @@ const ALLOCATE_ZERO_RANGE: u32 = 1 << 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateMode {
     /// The space may be given back; the range reads as zero afterwards (fallocate(2)). A loop device makes it out of a
-    /// discard, and out of a write of zeroes that may deallocate: the zeroes are a promise, not a courtesy.
+    /// discard, and out of a write of zeroes that may deallocate. The zeroes are a promise, not a courtesy.
     PunchHole,
     /// The range reads as zero afterwards and keeps its space.
     ZeroRange,

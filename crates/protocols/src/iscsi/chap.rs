@@ -10,7 +10,7 @@ use md5::{Digest, Md5};
 pub const ALGORITHM: &str = "5";
 /// Bytes of a response.
 const RESPONSE_BYTES: usize = 16;
-/// Bytes of a challenge of ours, and of an initiator's at the most.
+/// Bytes of this target's challenge, and of an initiator's at most.
 pub const CHALLENGE_BYTES: usize = 16;
 const CHALLENGE_BYTES_MAX: usize = 1024;
 /// Bytes of a secret: 96 bits at the least (RFC 7143, 9.2.1).
@@ -67,7 +67,7 @@ impl Challenge {
         difference == 0 && name == credentials.user
     }
 
-    /// The answer to a challenge of the initiator, if it is one, of 1 to 1024 bytes, and not our own sent back.
+    /// The answer to an initiator's challenge of 1 to 1024 bytes; none if it is this target's own, sent back.
     pub fn answer(&self, credentials: &Credentials, identifier: &str, challenge: &str) -> Option<String> {
         let identifier = super::text::number(identifier).and_then(|number| u8::try_from(number).ok())?;
         let challenge = binary(challenge, CHALLENGE_BYTES_MAX)?;

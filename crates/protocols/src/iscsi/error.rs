@@ -39,7 +39,7 @@ pub enum LoginError {
     #[error("the initiator does not follow the protocol")]
     InitiatorError,
     /// The wrong secret, or none.
-    #[error("the initiator could not prove who it is")]
+    #[error("the initiator failed to authenticate itself")]
     Authentication,
     /// There is no such target.
     #[error("there is no such target")]

@@ -16,8 +16,8 @@ pub fn is_acceptable(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(is_fine)
 }
 
-/// Whether a target may be called so: of a known kind and in lower case, so that nothing has to be prepared before
-/// names are compared. O(bytes).
+/// Whether a target may have this name. It must be of a known kind and in lower case, so that names compare without
+/// preparation. O(bytes).
 pub fn is_strict(name: &str) -> bool {
     let is_fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte);
     let has_kind = KINDS.iter().any(|kind| name.starts_with(kind) && name.len() > kind.len());

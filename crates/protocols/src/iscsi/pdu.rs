@@ -1,5 +1,4 @@
-//! Protocol data units (PDUs), as bytes: what an initiator sends, and the headers of what a target answers (RFC 7143,
-//! 11).
+//! Protocol data units (PDUs) as bytes: those of an initiator, and the headers of a target's answers (RFC 7143, 11).
 //!
 //! ```text
 //!   | basic header, 48 bytes | additional headers | header digest | data, padded to 4 bytes | data digest |
@@ -209,7 +208,7 @@ pub fn header_digest(header: &Header, digests: Digests) -> Option<[u8; DIGEST_BY
     digests.header.then(|| crc32c(&header.0).to_le_bytes())
 }
 
-/// What follows `data`: zeroes up to a multiple of four bytes, and the digest of both if one is agreed.
+/// The bytes after `data`: zeroes up to a multiple of four bytes, and the digest of both if one was agreed on.
 pub fn trailer(data: &[u8], digests: Digests) -> Vec<u8> {
     let padding = data.len().next_multiple_of(4) - data.len();
     let mut trailer = vec![0; padding];

@@ -42,7 +42,7 @@ pub enum NbdError {
         /// The cookie.
         cookie: u64,
     },
-    /// A reply of the wrong form: data that were not asked for, or a read that succeeded without all of its data.
+    /// A reply of the wrong form: unrequested data, or a successful read without all of its data.
     #[error("the reply with cookie {cookie:#x} does not fit its request: {why}")]
     BadReply {
         /// The cookie.
@@ -104,8 +104,8 @@ impl Errno {
 
     /// What to answer when a system call failed with `number` (the kernel's errno, positive).
     ///
-    /// EDQUOT and EFBIG become `NoSpace`, EROFS becomes `NotPermitted`, EINVAL and whatever the protocol has no number
-    /// for become `InputOutput`: the client's request had been found in order.
+    /// EDQUOT and EFBIG become `NoSpace`, EROFS becomes `NotPermitted`. EINVAL, and errors that the protocol has no
+    /// number for, become `InputOutput`: the client's request was valid.
     pub fn from_system(number: i32) -> Errno {
         match number {
             libc::EPERM | libc::EROFS => Errno::NotPermitted,

@@ -1,4 +1,4 @@
-//! What a client is told about a volume: its name, its size, its block sizes and what it can do.
+//! A volume as a client sees it: its name, its size, its block sizes and its abilities.
 
 use super::limits::{PAYLOAD_BYTES_MAX, STRING_BYTES_MAX};
 use std::sync::{Arc, RwLock};
@@ -8,7 +8,7 @@ use thiserror::Error;
 pub const MINIMUM_BLOCK_BYTES_MAX: u32 = 64 * 1024;
 /// Smallest preferred block size, bytes (specification, "Block size constraints").
 pub const PREFERRED_BLOCK_BYTES_MIN: u32 = 512;
-/// Preferred block size of an export that does not say, bytes: the size of a page, and the specification's default.
+/// Default of an export's preferred block size, in bytes: a page, and the specification's default.
 pub const PREFERRED_BLOCK_BYTES_DEFAULT: u32 = 4096;
 
 /// Bits of the transmission flags (specification, "Transmission flags").
@@ -67,7 +67,8 @@ pub struct ExportInfo {
     pub maximum_block_bytes: u32,
     /// What it can do.
     pub features: Features,
-    /// It is neither listed nor given to a client that names none: a client that may have it was told its name.
+    /// Whether the export is hidden: not listed, and not given to a client that names none. A client that may have it
+    /// knows its name.
     pub is_hidden: bool,
 }
 
@@ -125,7 +126,7 @@ pub enum ExportError {
 }
 
 impl ExportInfo {
-    /// An export that can be read and written in any piece from one byte to 32 MiB, and nothing more.
+    /// A plain export: readable and writable in any piece from one byte to 32 MiB.
     pub fn new(name: &str, size_bytes: u64) -> ExportInfo {
         ExportInfo {
             name: name.to_owned(),
@@ -202,8 +203,8 @@ impl ExportInfo {
     }
 }
 
-/// The export that a client means by `name`: the one of that name; for the empty name otherwise the only one there is
-/// that is not hidden.
+/// The export for a client's `name`. The empty name, if no export has it, stands for the only export that is not
+/// hidden.
 pub fn find_export<'list>(exports: &'list [ExportInfo], name: &[u8]) -> Option<&'list ExportInfo> {
     let named = exports.iter().find(|export| export.name.as_bytes() == name);
     let mut shown = exports.iter().filter(|export| !export.is_hidden);
@@ -213,7 +214,7 @@ pub fn find_export<'list>(exports: &'list [ExportInfo], name: &[u8]) -> Option<&
     }
 }
 
-/// The list of exports, shared by the code that changes it and the listeners that read it at each handshake.
+/// The list of exports, shared by the code that changes it and the listeners that read it.
 ///
 /// A handshake works on the list as it was when it began; connections that exist are not touched by a change.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,8 @@
 //! The server's half of the handshake: fixed newstyle negotiation as a state machine without I/O.
 //!
-//! The owner of the connection sends [`Handshake::greeting`]. Then again and again it receives bytes, gives them to
-//! [`Handshake::advance`] and sends what that appended to the output, until the step says that the handshake is over.
+//! The owner of the connection sends [`Handshake::greeting`]. Then it repeatedly receives bytes, gives them to
+//! [`Handshake::advance`] and sends the output that this appended. It stops when the step says that the handshake is
+//! over.
 //!
 //! ```text
 //!   ClientFlags --4 bytes--> OptionHeader --16 bytes--> OptionData --n bytes--> OptionHeader ..
@@ -128,7 +129,7 @@ impl Handshake {
         greeting()
     }
 
-    /// Takes bytes from the front of `input`, at most up to the end of one message, and appends the answer to `output`.
+    /// Takes bytes from the front of `input`, up to the end of one message, and appends the answer to `output`.
     ///
     /// `exports` must be the same list during one handshake. After a step other than [`HandshakeStep::NeedsBytes`] the
     /// handshake is over and must not be advanced again.

@@ -4,8 +4,8 @@
 //! they can do. In *transmission* 28-byte requests come in and replies go out in any order.
 //!
 //! The protocol is *sans-io*: [`wire`], [`option`], [`handshake`] and [`replies`] turn bytes into values and values
-//! into bytes and never touch a socket. So the same code is fed by a ring, by a blocking socket, by a property test one
-//! byte at a time, and by a fuzzer.
+//! into bytes and never touch a socket. So a ring, a blocking socket, a property test with one byte at a time, and a
+//! fuzzer all feed the same code.
 //!
 //! | module | what it is |
 //! | --- | --- |
@@ -17,8 +17,8 @@
 //! | [`replies`] | the client's half of transmission, a state machine |
 //!
 //! Facts are those of the NBD protocol specification (`doc/proto.md` of the reference implementation), which its
-//! authors put into the public domain. Not offered: TLS, block status, extended headers; asked for one of them, the
-//! server answers "unsupported" and goes on.
+//! authors put into the public domain. Not offered are TLS, block status and extended headers. To a request for one of
+//! them the server answers "unsupported" and continues.
 
 pub mod error;
 pub mod export;

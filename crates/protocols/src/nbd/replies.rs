@@ -100,7 +100,7 @@ impl Replies {
         self.under_way_count
     }
 
-    /// Notes a request that is about to be sent and gives it a cookie; `None` if the tag is under way or too large.
+    /// Registers a request that is about to be sent and gives it a cookie; `None` if the tag is under way or too large.
     pub fn begin(&mut self, tag: u32, command: Command, offset: u64, length: u32) -> Option<u64> {
         let slot = self.slots.get_mut(tag as usize).filter(|slot| !slot.is_under_way)?;
         *slot = Slot {
@@ -170,7 +170,7 @@ impl Replies {
         }
     }
 
-    /// Moves bytes from the input into the head until it has `wanted` of them; otherwise says how many are missing.
+    /// Moves bytes from the input into the head until it has `wanted` of them. Otherwise answers how many are missing.
     fn collect(&mut self, input: &mut &[u8], wanted: usize) -> Result<(), usize> {
         let taken = take(input, (wanted - self.head_bytes) as u32);
         self.head[self.head_bytes..self.head_bytes + taken.len()].copy_from_slice(taken);
@@ -199,7 +199,7 @@ impl Replies {
         Ok(())
     }
 
-    /// Reads the fixed part of a payload, which has been collected: the tag if that was all of its reply.
+    /// Reads the fixed part of a payload, which has been collected. Answers the tag if that was all of its reply.
     fn payload_came(
         &mut self,
         tag: u32,

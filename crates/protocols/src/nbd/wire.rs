@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Two kinds of failure are kept apart. A [`NbdError`] means that it is unknown where the next message starts: the
-//! connection is closed. An [`Errno`] is an answer: the request was understood and refused, its payload is
-//! skipped, and the connection goes on.
+//! connection is closed. An [`Errno`] is an answer: the request was valid and refused, its payload is skipped, and the
+//! connection continues.
 //!
 //! Nothing here allocates; everything is O(1).
 
@@ -188,7 +188,7 @@ impl Request {
     /// - not aligned to the minimum block size: `InvalidArgument`;
     /// - beyond the end: `NoSpace` for a write or write-zeroes, `InvalidArgument` for a read, trim or cache;
     /// - a read or a write longer than the maximum block size: `Overflow` for a read that must not be fragmented,
-    ///   `InvalidArgument` otherwise. That size bounds payloads: a request without one (trim, cache, write-zeroes) may
+    ///   `InvalidArgument` otherwise. That size bounds payloads. A request without one (trim, cache, write-zeroes) may
     ///   have any length, as nbdcopy, oVirt and the kernel's client rely on.
     ///
     /// A read's do-not-fragment flag is accepted without structured replies too: simple replies never are fragmented.
@@ -342,7 +342,7 @@ pub enum ReplyHeader {
 }
 
 impl ReplyHeader {
-    /// Reads the beginning of a reply: the header and its length in bytes, or `None` if more bytes are needed.
+    /// Decodes the beginning of a reply: the header and its length in bytes, or `None` if more bytes are needed.
     pub fn decode(bytes: &[u8]) -> Result<Option<(ReplyHeader, usize)>, NbdError> {
         if bytes.len() < SIMPLE_REPLY_BYTES {
             return Ok(None);

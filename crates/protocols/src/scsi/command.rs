@@ -241,8 +241,8 @@ impl ScsiCommand {
 mod tests {
     use super::*;
 
-    /// Every command with a GROUP NUMBER, as the tables of SBC-3 and SBC-4 print it: the bytes before it, from the code
-    /// on, and all bytes. They ask for block 0102h and the blocks behind it, 3 in all.
+    /// Every command with a GROUP NUMBER, as the tables of SBC-3 and SBC-4 print it. The entry has the bytes before it,
+    /// from the code on, and all bytes. They ask for block 0102h and the blocks behind it, 3 in all.
     const GROUPED: &[(&str, &[u8], usize)] = &[
         ("READ(10)", &[0x28, 0, 0, 0, 1, 2], 10),
         ("READ(12)", &[0xa8, 0, 0, 0, 1, 2, 0, 0, 0, 3], 12),

@@ -41,8 +41,9 @@ pub(super) enum Change {
 /// COMPARE AND WRITE promises that no command writes between its comparison and its write. So a command that changes
 /// blocks says so first, and is told to come again if another one is comparing there.
 ///
-/// Of a block that is written and given back at the same time it is unknown which the store did last. So what a write
-/// touches that begins before the release has ended, or that had not ended when it began, does not count as given back.
+/// Of a block that is written and given back at the same time it is unknown which the store did last. So data does not
+/// count as given back if a write touches it that begins before the release has ended. Nor does it if the write had not
+/// ended when the release began.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AtWork {
     list: Vec<(u64, Extent, Change)>,
@@ -91,7 +92,7 @@ impl AtWork {
     }
 }
 
-/// What was given back with UNMAP or WRITE SAME and not written since: starts and ends that neither touch nor overlap.
+/// Ranges given back with UNMAP or WRITE SAME and not written since: starts and ends that neither touch nor overlap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Released {
     ends: BTreeMap<u64, u64>,
@@ -239,7 +240,7 @@ mod tests {
 
     /// Promise: iscsi-compare-and-write.
     #[test]
-    fn nobody_writes_where_somebody_compares() {
+    fn no_write_enters_blocks_that_a_compare_has() {
         let mut at_work = AtWork::default();
         let extent = |offset| Extent { offset, length: 10 };
         let write = at_work.begin(extent(0), Change::Writes).unwrap();

@@ -13,7 +13,7 @@ const REVISION: &[u8; 4] = b"0001";
 const VERSIONS: [u16; 4] = [0x00a0, 0x0460, 0x04c0, 0x0960];
 /// Bytes of standard inquiry data, with the version descriptors.
 const STANDARD_BYTES: usize = 74;
-/// Most bytes that a read or a write may have: what each of a connection's commands has a buffer for.
+/// Most bytes of a read or a write: the size of the buffer that each of a connection's commands has.
 pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
 /// Most blocks of a WRITE SAME: as many as its short form can say.
 pub const WRITE_SAME_BLOCKS_MAX: u32 = 65535;
@@ -91,7 +91,7 @@ pub(super) fn page(page: u8, identity: &Identity, geometry: &Geometry, allocatio
     Answer::of_data(data, allocation)
 }
 
-/// Device identification: of the unit by number and by vendor and serial, of the port, of the target by name.
+/// Device identification: of the unit by number and by vendor and serial, of the port, and of the target by name.
 fn identification(identity: &Identity) -> Vec<u8> {
     const BINARY: u8 = 0x01;
     const ASCII: u8 = 0x02;

@@ -61,7 +61,7 @@ fn control_page(mode: &Mode, which: u8) -> Vec<u8> {
 
 /// I/O advice hints grouping (SBC-4, 6.5.7): a descriptor for each group, 16 bytes, after a header of 16.
 fn grouping(which: u8) -> Vec<u8> {
-    /// The markup in the descriptor says nothing (IO ADVICE HINTS MODE 01b): what a class is worth, a scheme says.
+    /// The markup in the descriptor says nothing (IO ADVICE HINTS MODE 01b): a scheme gives the worth of a class.
     const NO_HINT: u8 = 0x40;
     let length = 12 + 16 * u16::from(GROUPS + 1);
     let mut page = vec![0; 16];

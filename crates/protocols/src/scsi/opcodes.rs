@@ -5,7 +5,7 @@ use super::sense::{Answer, Sense};
 /// Bytes of a command's timeouts descriptor (SPC-5, 6.32.4); all zero: nothing is known about them.
 const TIMEOUTS_BYTES: u8 = 12;
 
-/// A command: its usage bytes begin with its operation code, and where it has a service action, that is in them too.
+/// A command. Its usage bytes begin with its operation code, and contain a service action if it has one.
 struct Supported {
     action: Option<u16>,
     usage: &'static [u8],

@@ -188,8 +188,8 @@ impl Persistent {
         body
     }
 
-    /// PERSISTENT RESERVE OUT by `port`: which ports have to be told what, and whether those that lost something lose
-    /// their commands too.
+    /// PERSISTENT RESERVE OUT by `port`: the unit attentions of other ports, and whether ports that lost their
+    /// registration lose their commands, too.
     ///
     /// # Errors
     /// What to answer; nothing was changed.
@@ -355,7 +355,7 @@ mod tests {
 
     /// What all registrants hold, no other port does: not even the port that made it, once it has left or was put out.
     #[test]
-    fn who_is_registered_no_more_is_kept_out_by_what_he_reserved_for_all_registrants() {
+    fn an_initiator_registered_no_more_is_kept_out_by_its_reservation_for_all_registrants() {
         for kind in [Kind::WriteExclusiveAll, Kind::ExclusiveAccessAll] {
             for is_put_out in [true, false] {
                 let (mut persistent, one, other) = (Persistent::default(), port(1), port(2));

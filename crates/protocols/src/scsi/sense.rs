@@ -1,4 +1,4 @@
-//! How a SCSI command ends: its status, and the sense data that say why it did not do what it was asked to.
+//! The end of a SCSI command: its status, and the sense data with the reason of a failure.
 
 /// Bytes of fixed-format sense data (SPC-5, 4.5.3).
 const FIXED_BYTES: usize = 18;

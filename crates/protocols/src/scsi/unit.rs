@@ -1,8 +1,9 @@
 //! A logical unit: a volume as SCSI initiators see it, and what they have agreed on among themselves.
 //!
-//! All sessions of a unit share its reservations, its mode pages, the blocks that a command is comparing, and its unit
-//! attentions: what happened that the others have not heard of yet. A command is decoded, held against all of that, and
-//! becomes an [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the volume.
+//! All sessions of a unit share its reservations, its mode pages, and the blocks that a command is comparing. They also
+//! share unit attentions: events that other sessions have not heard of yet. A command is decoded and checked against
+//! all of that. It becomes an [`Outcome`]: an answer at once, a list of parameters to wait for, or a [`Job`] on the
+//! volume.
 
 use super::blocks::Blocks;
 use super::command::{CDB_BYTES, ScsiCommand};
@@ -17,7 +18,7 @@ use super::reservation::{Access, Notices, PERSISTENT_PARAMETER_BYTES, Persistent
 use super::sense::{Answer, Sense, Status};
 use std::collections::VecDeque;
 
-/// Unit attentions that wait for a session at the most; a later one is dropped, since the first says enough.
+/// Most unit attentions that wait for a session. A later one is dropped, since the first says enough.
 const ATTENTIONS_MAX: usize = 8;
 /// A session's first command hears that what it knew of the unit is no more.
 const POWER_ON: u16 = 0x2900;
@@ -120,8 +121,7 @@ impl LogicalUnit {
         self.tell_all(RESET, |_| true);
     }
 
-    /// Whether commands change blocks that had not begun when this was asked last: those have to be aborted at the
-    /// volume, too.
+    /// Whether commands began to change blocks since the last call. Those have to be aborted at the volume, too.
     pub fn has_new_changes(&mut self) -> bool {
         self.at_work.has_new()
     }
@@ -323,8 +323,8 @@ impl LogicalUnit {
         }
     }
 
-    /// The ports that lost their commands by [`parameters`](Self::parameters) just now, if there are any, for the
-    /// caller that has to see that these do nothing any more.
+    /// The ports that lost their commands by [`parameters`](Self::parameters) just now, if any. The caller must ensure
+    /// that these commands do nothing any more.
     pub fn take_aborted(&mut self) -> Option<Vec<PortName>> {
         self.aborted.take()
     }

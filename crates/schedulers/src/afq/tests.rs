@@ -4,15 +4,15 @@
 //!
 //! | broken rule | here | on the machine |
 //! | --- | --- | --- |
-//! | the submitter pays, not the causes | `causes_pay_whoever_submits` | `buffered_writers_have_their_shares` |
+//! | the submitter pays, not the causes | `causes_pay_and_not_submitters` | `buffered_writers_have_their_shares` |
 //! | a journal's blocks are free | `a_commit_is_paid_by_the_calls_that_joined_it` | |
 //! | every cause pays the same of a commit | `a_commit_is_paid_by_the_calls_that_joined_it` | |
 //! | fsyncs are not held | `fsyncs_go_in_batches_by_priority` | |
-//! | dirty pages cost nothing until written | `who_dirties_owes_until_it_is_written` | `buffered_writers_have_their_shares` |
+//! | dirty pages are free at first | `who_dirties_owes_until_it_is_written` | `buffered_writers_have_their_shares` |
 //! | debts are not settled | `who_dirties_owes_until_it_is_written` | `who_filled_the_memory_does_not_...` |
 //! | overwriting is charged again | `overwriting_costs_nothing` | |
-//! | an absent account does not linger | `the_disk_waits_for_who_reads_on` | |
-//! | an idle writer contends for ever | `a_writer_that_asks_nothing_of_the_disk_holds_nobody_for_long` | |
+//! | an absent account does not linger | `the_disk_waits_for_a_sequential_reader` | |
+//! | an idle writer contends for ever | `a_writer_that_asks_nothing_of_the_disk_holds_no_other_for_long` | |
 
 use super::*;
 use crate::anticipation::STALE;
@@ -103,7 +103,7 @@ impl Bench {
 }
 
 #[test]
-fn causes_pay_whoever_submits() {
+fn causes_pay_and_not_submitters() {
     let mut bench = Bench::new();
     let causes: CauseSet = [HIGH, LOW].into_iter().collect();
     bench.dispatch(Time::ZERO, |request| BlockRequest { causes, length: MIB as u32, ..request });
@@ -156,7 +156,7 @@ fn fsyncs_go_in_batches_by_priority() {
 }
 
 #[test]
-fn who_dirties_owes_until_it_is_written() {
+fn an_account_that_dirties_owes_until_its_pages_are_written() {
     let mut bench = Bench::new();
     bench.dirty(LOW, 0, 4 * MIB, CauseSet::EMPTY);
     let owed = bench.paid(LOW);
@@ -191,7 +191,7 @@ fn overwriting_costs_nothing() {
 }
 
 #[test]
-fn the_disk_waits_for_who_reads_on() {
+fn the_disk_waits_for_a_sequential_reader() {
     let mut bench = Bench::new();
     let read = |bench: &mut Bench, now, session, offset| {
         let id = RequestId(bench.id());
@@ -216,7 +216,7 @@ fn the_disk_waits_for_who_reads_on() {
 }
 
 #[test]
-fn a_writer_that_asks_nothing_of_the_disk_holds_nobody_for_long() {
+fn a_writer_that_asks_nothing_of_the_disk_holds_no_other_for_long() {
     let mut bench = Bench::new();
     let (high, goes_on) = bench.enter(at_ms(0), HIGH, CallKind::Write, MIB);
     assert!(goes_on);
@@ -238,7 +238,7 @@ fn a_writer_that_asks_nothing_of_the_disk_holds_nobody_for_long() {
 }
 
 #[test]
-fn idle_goes_when_nobody_else_wants_anything_and_real_time_before_all() {
+fn idle_goes_when_no_other_class_waits_and_real_time_before_all() {
     let mut bench = Bench::new();
     let of = |id: AccountId, priority| {
         let allocation = Allocation { priority, ..Allocation::default() };

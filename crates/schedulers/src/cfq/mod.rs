@@ -1,17 +1,17 @@
 //! `cfq`: Linux's Completely Fair Queueing, the priority scheduler that the split-level paper compares with.
 //!
-//! **Intuition.** A disk that jumps between processes spends its time jumping. So it is given to one process at a time,
-//! for a *slice*; its length follows the process's priority, and if the process reads on from where it is, the disk
-//! waits a moment for its next request instead of leaving.
+//! **Intuition.** A disk that jumps between processes spends its time jumping. So one process at a time has it, for a
+//! *slice* of a length that follows from the process's priority. If the process reads sequentially, the disk waits a
+//! moment for its next request instead of leaving.
 //!
-//! **Rule.** Each process has a queue for what it waits for; what no process waits for goes into queues that all share,
-//! one a priority. Queues stand in trees by class and kind; the queue that is due first gets the disk until its slice
-//! is used up, or until it is empty and not worth waiting for. Real time goes before best effort. The idle class has
-//! what is left.
+//! **Rule.** Each process has a queue for the requests it waits for. Requests that no process waits for go into shared
+//! queues, one a priority. Queues stand in trees by class and kind. The queue that is due first gets the disk until its
+//! slice is used up, or until it is empty and not worth waiting for. Real time goes before best effort. The idle class
+//! has what is left.
 //!
-//! **Complication.** The priority is that of the thread that *submits*. A buffered write is submitted by the kernel's
-//! writeback thread, so it has that thread's priority whichever process caused it (split-level paper, figures 1, 3
-//! and 11): causes are never looked at.
+//! **Complication.** The priority is that of the thread that *submits*. The kernel's writeback thread submits a
+//! buffered write. So the write has that thread's priority whichever process caused it (split-level paper, figures 1, 3
+//! and 11): causes have no effect.
 //!
 //! What is left out or different, and why, is in `docs/schedulers/cfq.md`. Cost: O(log queued) per request.
 
@@ -137,8 +137,8 @@ impl Cfq {
         }
     }
 
-    /// Whether it pays to keep the disk idle for the next request of a queue: one that reads on, or the last of a tree
-    /// of seeky ones, so that those together get a turn too.
+    /// Whether it pays to keep the disk idle for the next request of a queue. It does for a sequential one, and for the
+    /// last of a tree of seeky ones, so that those together get a turn, too.
     fn should_idle(&mut self, index: usize) -> bool {
         let queue = &self.queues[index];
         let (class, workload) = (queue.class(), queue.workload());
@@ -173,8 +173,8 @@ impl Cfq {
 
     /// What a request that has just come into another queue does to the slice under way (`cfq_should_preempt`).
     ///
-    /// Not as in Linux, so that no queue starves: a queue goes before all others only ahead of the idle class or of
-    /// asynchronous requests, or among two seeky ones; and a turn of an asynchronous queue is at least one request.
+    /// Two differences from Linux let no queue starve. A queue goes before all others only ahead of the idle class or
+    /// of asynchronous requests, or among two seeky ones. A turn of an asynchronous queue is at least one request.
     fn preemption(&mut self, now: Time, new: usize) -> Preemption {
         let Some(active) = self.active else { return Preemption::None };
         let (old, queue) = (&self.queues[active], &self.queues[new]);

@@ -48,6 +48,6 @@ pub const THINK_SAMPLES_VALID: u64 = 80;
 pub const FRONT: Span = Span::from_secs(1);
 /// How much later than the one before it an idle queue is put (`CFQ_IDLE_DELAY`).
 pub const IDLE_DELAY: Span = Span::from_millis(200);
-/// How long the others must have wanted nothing before the idle class is served (`CFQ_IDLE_GRACE`, in Linux 2.6; later
-/// kernels serve it as soon as no other queue is busy).
+/// Time for which the others must have wanted nothing before the idle class is served (`CFQ_IDLE_GRACE`, in Linux 2.6).
+/// Later kernels serve it as soon as no other queue is busy.
 pub const IDLE_GRACE: Span = Span::from_millis(100);

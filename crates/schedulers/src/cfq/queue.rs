@@ -3,8 +3,8 @@
 //! **Intuition.** Inside its slice a queue has the disk for itself and goes through its requests by place, as an
 //! elevator does. **Rule.** The nearest request ahead goes first; one a little behind may, at twice its distance;
 //! otherwise the sweep begins again at the lowest place. Once a slice the oldest request goes first if it has waited
-//! too long. **Complication.** The queue remembers how its process behaves (how far apart its requests lie, how long it
-//! thinks between them), because only for some processes it is worth to keep the disk idle until they ask again.
+//! too long. **Complication.** The queue remembers how its process behaves: how far apart its requests lie, and how
+//! long it thinks between them. Only for some processes it is worth to keep the disk idle until they ask again.
 
 use super::parameters::*;
 use plimsoll_core::{BlockRequest, Operation, Priority, RequestId, Span, Time};
@@ -23,7 +23,7 @@ pub enum IoClass {
 pub enum Workload {
     /// No process waits for it.
     Async,
-    /// A process waits, but the disk is not kept idle for one such queue, only for the last of them.
+    /// A process waits, but the disk idles only for the last of such queues.
     SyncNoIdle,
     /// The disk is kept idle until the next request comes.
     Sync,
@@ -254,8 +254,8 @@ mod tests {
         queue.add(now, request, SLICE_IDLE, true);
     }
 
-    /// Linux's comparison of two requests, applied to all: the distance ahead, or twice the distance behind if it is
-    /// not too far, or else a new sweep from the lowest.
+    /// Linux's comparison of two requests, applied to all. It is the distance ahead, or twice the distance behind if
+    /// that is not too far, or else a new sweep from the lowest.
     fn cost(position: u64, offset: u64) -> (bool, u64) {
         match offset >= position {
             true => (false, offset - position),

@@ -40,9 +40,8 @@ impl Cfq {
         self.slice_ns(queue.class(), queue.is_sync, level_of(queue))
     }
 
-    /// How much later than a queue of the highest priority this one is put back, ns: for each other queue by as much as
-    /// its slice is shorter, so that it misses turns too (`cfq_slice_offset`, which does not count a queue that is
-    /// new).
+    /// Delay of this queue behind one of the highest priority, ns. It adds, for each other queue, the difference of the
+    /// slices, so that it misses turns, too (`cfq_slice_offset`, which does not count a new queue).
     fn offset_ns(&self, index: usize) -> i64 {
         let others = self.trees.busy().0.saturating_sub(1) as i64;
         others * (self.slice_ns(self.queues[index].class(), true, 0) - self.slice_of(index))

@@ -1,7 +1,7 @@
 //! The service trees: which queue's turn it is.
 //!
 //! Seven trees: three kinds of workload in real time, three at best effort, one for the idle class. In each, queues
-//! stand by the time at which they should be served; the tree with the earliest head is served for a while, then the
+//! stand by the time at which they should be served. The tree with the earliest head is served for a while, then the
 //! choice is made again.
 
 use super::queue::{IoClass, ThinkTime, Workload};

@@ -1,9 +1,9 @@
 //! How often an fsync may go on that makes others late.
 //!
-//! **Intuition.** Where an fsync leaves no room for one more commit, the fsync under way when another's commit comes is
-//! late, and so may be the next one: no order helps, only the number. And a promise is kept that 99 of 100 find kept.
-//! **Rule.** Between two that make others late, so many calls with a promise return that the two late ones are less
-//! than one of 100. **Complication.** An account with a promise may do nothing: then it is a second.
+//! **Intuition.** Without room for one more commit, an fsync that is under way at another's commit is late, and so may
+//! be the next one. No order helps, only the number. And a promise is kept that 99 of 100 find kept. **Rule.** Between
+//! two that make others late, so many calls with a promise return that the two late ones are less than one of
+//! 100. **Complication.** An account with a promise may do nothing: then it is a second.
 //!
 //! O(1).
 
@@ -38,7 +38,7 @@ impl LateOnes {
         self.last + APART_MAX
     }
 
-    /// One goes on.
+    /// One begins.
     pub(super) fn gone(&mut self, now: Time) {
         *self = LateOnes { returned: 0, last: now };
     }

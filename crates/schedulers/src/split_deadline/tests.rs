@@ -8,7 +8,8 @@
 //! | slices of any length | `a_slice_leaves_the_others_their_time` |
 //! | held calls have endless patience | `no_call_is_held_longer_than_the_bound` |
 //! | files are never too old | `old_pages_are_written_though_nobody_asks` |
-//! | writes without a waiter go during a commit | `a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit`, `decides_as_the_obvious_way_does` |
+//! | writes without a waiter go during a commit | `decides_as_the_obvious_way_does`, and the next row's test |
+//! | the same, on a solid-state drive | `a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit` |
 //! | expired reads wait for the sweep | `decides_as_the_obvious_way_does` |
 
 use super::*;
@@ -217,7 +218,7 @@ fn one_that_makes_others_late_goes_after_so_many_that_were_not_or_after_a_second
 }
 
 #[test]
-fn whoever_has_little_to_write_goes_on_at_once() {
+fn a_file_with_little_to_write_goes_on_at_once() {
     let mut host = Host::new(Writeback::Own);
     host.scatter(B, TABLE, 1000);
     host.fsync(B, TABLE);
@@ -227,7 +228,7 @@ fn whoever_has_little_to_write_goes_on_at_once() {
 }
 
 #[test]
-fn whoever_is_alone_waits_for_nobody() {
+fn an_account_alone_waits_for_no_other() {
     let mut scheduler = SplitDeadline::new(&device(), Writeback::Own);
     let deadlines = Deadlines { fsync: Some(A_DEADLINE), ..Deadlines::default() };
     scheduler.promised.promise_account(A, deadlines);
@@ -319,7 +320,7 @@ fn no_call_is_held_longer_than_the_bound() {
 }
 
 #[test]
-fn old_pages_are_written_though_nobody_asks() {
+fn old_pages_are_written_without_a_request() {
     let mut host = Host::new(Writeback::Own);
     host.scatter(A, LOG, 10);
     host.now += Span::from_secs(10);
@@ -389,7 +390,7 @@ fn books_that_are_wrong_are_put_right() {
 
 /// Promise: split-headless-commit.
 #[test]
-fn a_drive_without_a_head_writes_nothing_that_nobody_waits_for_during_a_commit() {
+fn a_drive_without_a_head_writes_nothing_unawaited_during_a_commit() {
     let mut scheduler = SplitDeadline::new(&DeviceProfile { is_rotational: false, ..device() }, Writeback::Own);
     let mut now = Time::ZERO + Span::from_secs(1);
     let fsync = Fsync { promise: DeadlineHolder::Default, since: now, data: Span::ZERO };

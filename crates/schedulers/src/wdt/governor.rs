@@ -1,17 +1,17 @@
 //! How many credits a window brings: the predictor and the distributor of WDT (sections 3.2 and 3.3).
 //!
-//! **Intuition.** If the heaviest container can use what it was given, and no more, all credits together are what the
-//! device can do. **Rule.** Every hundred milliseconds the governor notes what the heaviest active container used of
-//! its budget. Every second it takes the 80th percentile of these, as if they were normally distributed, for what that
-//! container will need, and scales all credits so that its budget is that. The others' follow by weight.
+//! **Intuition.** If the heaviest container can just use its budget, all credits together are what the device can do.
+//! **Rule.** Every hundred milliseconds the governor notes what the heaviest active container used of its budget. Every
+//! second it takes the 80th percentile of these, as if they were normally distributed, as that container's need. It
+//! scales all credits so that its budget is that. The others' follow by weight.
 //!
-//! **Complication.** Too few credits cannot be seen in what was used: it is what was given. The paper relies on the
-//! spread. Where the device's queue is seen the host ends windows itself (`end_window`): when the device runs dry while
-//! a container waits, so that nothing is lost, and not before all that ask have used what they have. In such windows
-//! the heaviest counts as having used its budget, whether or not it asked for it: the device could have served it. So a
-//! container that asks for less than its share says nothing about how fast the device is. A caller that sets budgets
-//! for a second and not for a window ([`Governor::for_periods`]) needs the 80th percentile of ten windows' mean, whose
-//! deviation is smaller.
+//! **Complication.** Use does not show too few credits, because use follows from them. The paper relies on the spread.
+//! If the device's queue is visible, the host ends windows itself (`end_window`). It does so when the device runs dry
+//! while a container waits, so that nothing is lost. It does not before all that ask have used their credits. In such
+//! windows the heaviest counts as having used its budget, whether or not it asked for it: the device could have served
+//! it. So a container that asks for less than its share says nothing about how fast the device is. A caller with
+//! budgets for a second and not for a window ([`Governor::for_periods`]) needs the 80th percentile of ten windows'
+//! mean. That has a smaller deviation.
 
 use super::throttle::{CREDITS_PER_SECTOR, Throttle};
 use plimsoll_core::{Span, Time};
@@ -112,8 +112,8 @@ impl Governor {
         self.total / CREDITS_PER_SECTOR as f64
     }
 
-    /// Measures this one, of those that are active with `weight` all together, instead of what the roll says: for a
-    /// caller that looks at all of them anyway. In place at once.
+    /// Measures this one, of active containers with `weight` all together, instead of the roll's. It is for a caller
+    /// that looks at all of them anyway. In place at once.
     pub fn measure(&mut self, container: Option<usize>, weight: u64, throttle: &Throttle) {
         self.heaviest = container.and_then(|container| Heaviest::measured(container, throttle));
         self.weight = weight;
@@ -166,8 +166,8 @@ impl Governor {
         throttle.end_windows(windows, self.unit(throttle));
     }
 
-    /// Credits for a unit of weight: a share for each that was active in the last period or has come since; for each
-    /// that is open, while none is known to be active.
+    /// Credits for a unit of weight. Each container that was active in the last period or has come since has a share;
+    /// while none is known to be active, each that is open.
     fn unit(&self, throttle: &Throttle) -> f64 {
         let weight = match self.weight + throttle.weight_joined() {
             0 => throttle.weight_open(),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_closed_is_measured_no_longer_nor_is_who_has_its_number_next() {
+    fn a_closed_account_is_measured_no_longer_nor_is_the_next_with_its_number() {
         assert_eq!(scaled_though(|throttle| throttle.set_weight(0, 0)), (1.0, None));
         let next = |throttle: &mut Throttle| {
             throttle.set_weight(0, 0);

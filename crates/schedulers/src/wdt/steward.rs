@@ -1,33 +1,34 @@
 //! WDT where another throttle holds the requests: the kernel's, which knows caps and no weights.
 //!
-//! **Intuition.** What a container used is seen, and caps hold it. So the same predictor and distributor as
-//! in the scheduler say how many credits a window brings, and a container's cap is what its windows of a second bring.
+//! **Intuition.** What a container used is seen, and caps hold it. So the scheduler's predictor and distributor say how
+//! many credits a window brings. A container's cap is the credits of its windows of a second.
 //!
 //! **Rule.** A look ends a window: what containers used is noted. Each second budgets are predicted anew from what the
-//! heaviest used ([`Governor`]), and become caps. What a container may read and write together is split as it read and
-//! wrote last; the cap of one that turns from reading to writing is split anew at its next look.
+//! heaviest used ([`Governor`]), and become caps. A container's cap is split between reads and writes as it read and
+//! wrote last. If it turns from reading to writing, the cap is split anew at its next look.
 //!
 //! **Complication.** The device's queue is not seen, so no window can end early. These stand in for that.
-//! * No container has a cap while fewer than two are active; what two or more use together in the first second in which
-//!   no other comes is the first TotalCredit.
+//! * No container has a cap while fewer than two are active. The first TotalCredit is the use of two or more together
+//!   in the first second in which no other comes.
 //! * TotalCredit is never less than what all used together, and shrinks while none is held.
-//! * Every tenth second, and after two seconds in which all together do less than they once did, is a **trial** if a
-//!   container is held: caps are a little higher for all. If some take what they are given and all together do more for
-//!   it, the device has room: TotalCredit grows by what was used of the step, and the next trial, at once, goes twice
-//!   as far. But what the device once did it does with the TotalCredit it had then. If others lose what these take, the
-//!   device is full, and what the heaviest uses is what it can have.
+//! * Every tenth second is a **trial** if a container is held: caps are a little higher for all. So is a second after
+//!   two in which all together do less than they once did. If some use their additional credits and all together do
+//!   more, the device has room. TotalCredit grows by the part of the step that was used, and the next trial, at once,
+//!   goes twice as far. But what the device once did it does with the TotalCredit it had then. If others lose what
+//!   these take, the device is full, and what the heaviest uses is what it can have.
 //! * A second in which the device does less, or a trial, costs the heaviest: the others' caps are what they were. What
 //!   they had beyond their shares of what all had is kept as an account, and half of it is in the next second's caps.
-//!   That the heaviest did not want more in it is known only when it takes all that it may again; if it does not in
-//!   three seconds, it did not want more.
-//! * Where none takes more, either none wants more or the device is full of requests of containers far below their
-//!   caps, as after it became slower. So next caps are a little lower: if others take what this takes from those that
-//!   it holds, TotalCredit is too high and falls, at once and twice as far each time, until it is what the device does.
+//!   Whether the heaviest wanted more in it is known only when it takes all that it may again. If it does not in three
+//!   seconds, it did not want more.
+//! * If none takes more, either none wants more or the device is full. It may be full of requests of containers far
+//!   below their caps, as after it became slower. So next caps are a little lower. If others take what the held
+//!   containers lose by that, TotalCredit is too high. It falls, at once and twice as far each time, until it is what
+//!   the device does.
 //! * A new container has a share from the next window on, and others' caps are lower from then on.
 //! * A throttle lets more through than its cap: the kernel's rounds up to whole requests whenever a cap is new. That is
 //!   owed, and the next cap is lower for it.
-//! * A container that used less than half of its budget in a window while others are held does not ask for its share,
-//!   and is no measure for the others however heavy it is.
+//! * A container that used less than half of its budget in a window while others are held does not ask for its share.
+//!   It is no measure for the others however heavy it is.
 
 mod member;
 
@@ -45,8 +46,8 @@ const SPLIT_SHIFT: f64 = 1.0 / 4.0;
 const ASKING_PART: f64 = 0.5;
 /// Seconds between trials of a device that was full.
 const TRIAL_EVERY: u32 = 10;
-/// How much higher caps are in a trial: so little that ratios keep within 2 % over ten seconds; at the most where the
-/// device does less than it did; and at the most when it has shown that it can do more.
+/// Increase of caps in a trial. It is so little that ratios keep within 2 % over ten seconds. The other two are maxima:
+/// if the device does less than it did, and when it has shown that it can do more.
 const TRIAL_STEP: f64 = 1.0 / 32.0;
 const TRIAL_STEP_FAR: f64 = 1.0 / 4.0;
 const TRIAL_STEP_MAX: f64 = 1.0 / 2.0;

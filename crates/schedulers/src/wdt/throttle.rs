@@ -1,14 +1,14 @@
 //! The throttle that threads share: credits by container, handed out in handfuls (WDT, sections 3.2 and 3.5).
 //!
 //! **Intuition.** Each container has a purse, each thread a pocket. A thread pays from its pocket and touches nothing
-//! that another thread touches; when the pocket is empty it takes a handful out of the purse. **Rule.** A purse is one
+//! that another thread touches. When the pocket is empty it takes a handful out of the purse. **Rule.** A purse is one
 //! word: what is in it, and the window up to which it has been filled. A thread that takes from it in a later window
-//! first adds what the windows since then brought, so no thread has to go through all containers when a window ends.
-//! What stayed in the purse is the paper's residual credit; what was overdrawn stays owed in the pocket.
+//! first adds the credits of the windows since. So no thread has to go through all containers when a window ends. What
+//! stayed in the purse is the paper's residual credit; what was overdrawn stays owed in the pocket.
 //!
 //! **Complication.** No thread knows which containers are active, and which is the heaviest. The first that takes from
-//! a purse in a period (ten windows) adds the container's weight to the roll of that period: once a period and
-//! container.
+//! a purse in a period (ten windows) adds the container's weight to the roll of that period. That happens once a period
+//! and container.
 //!
 //! Credits are counted in 256ths of a sector, so that the share of a light container on a slow device is not rounded
 //! away.
@@ -216,7 +216,7 @@ impl Throttle {
     }
 
     /// Credits for each unit of weight. After an absence there is one container more now than the unit was worked out
-    /// for: its share begins with its first request, not with the next window.
+    /// for. Its share begins with its first request, not with the next window.
     fn unit_for(&self, purse: &Purse, window: u64, elapsed: u64) -> f64 {
         let unit = f64::from_bits(self.pace.unit.load(Ordering::Relaxed));
         let counted = self.pace.weight_counted.load(Ordering::Relaxed);
@@ -284,8 +284,8 @@ impl Pocket {
         true
     }
 
-    /// In how many windows, at least one, a container that was refused should try again: when what it owes is there, or
-    /// when its purse is full and could take no more.
+    /// Number of windows, at least one, after which a refused container should try again. By then its debt is paid, or
+    /// its purse is full and could take no more.
     pub fn windows_until_filled(&self, throttle: &Throttle, container: usize) -> u64 {
         (-self.credits[container] / throttle.budget(container) + 1).min(BUDGETS_MAX) as u64
     }

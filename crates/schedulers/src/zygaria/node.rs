@@ -1,9 +1,9 @@
 //! What the scheduler knows of an account, so that an event finds it in neighbouring lines of memory.
 //!
-//! With a hundred thousand sessions nothing of an account is in the processor's cache when it is needed, and waiting
-//! for memory is most of what an event costs. So an account is one block: first the line that every event needs, then
-//! its queue with the first request in it, or, of a pool, the member that comes first there. Its address follows from
-//! the account's number, so all of it can be loaded at once.
+//! With a hundred thousand sessions nothing of an account is in the processor's cache when it is needed. Waiting for
+//! memory is most of an event's cost. So an account is one block. First comes the line that every event needs, then its
+//! queue with the first request in it, or, of a pool, its first member. Its address follows from the account's number,
+//! so all of it can be loaded at once.
 
 use crate::min_tree::{ABSENT, KEYS, MinTree};
 use crate::request_queues::Queue;

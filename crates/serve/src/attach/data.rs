@@ -4,6 +4,7 @@
 //! All else is read, by way of the volume itself, up to the first byte that is not zero.
 
 use plimsoll_core::{Span, Time};
+use plimsoll_linux::files::open_storage;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -24,7 +25,7 @@ pub enum DataPlaces {
     /// Anywhere: all of it is read.
     #[default]
     Anywhere,
-    /// Where this regular file has data; anywhere, if the file system cannot say, or it is a block device.
+    /// The parts of this regular file with data; all of it, if the file system cannot say, or for a block device.
     InFile(PathBuf),
     /// Nowhere: it is memory that is new.
     Nowhere,
@@ -46,7 +47,7 @@ impl DataPlaces {
             DataPlaces::Nowhere => return Ok(None),
             DataPlaces::Anywhere => None,
             DataPlaces::InFile(path) => {
-                Some(File::open(path)?).filter(|file| file.metadata().is_ok_and(|it| it.is_file()))
+                Some(open_storage(path, false)?).filter(|file| file.metadata().is_ok_and(|it| it.is_file()))
             }
         };
         let (mut at, mut told) = (0, now());

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// Why a volume was not attached, formatted or mounted.
 #[derive(Debug, Error)]
 pub enum AttachError {
-    /// A file of ours cannot be read or written.
+    /// A file of the daemon cannot be read or written.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     File {
         /// What was tried.
@@ -28,8 +28,9 @@ pub enum AttachError {
         /// Its process, as far as it said.
         process: String,
     },
-    /// The state file is not one of ours, so it is unknown what a predecessor left behind.
-    #[error("{path} is not a state file: {problem}; look at what it names, detach that by hand and delete it",
+    /// The state file is invalid, so it is unknown what a predecessor left behind.
+    #[error("{path} is not a valid state file: {problem}; detach by hand the devices and mounts that it names, and \
+             delete it",
         path = path.display())]
     StateFile {
         /// The file.
@@ -43,7 +44,7 @@ pub enum AttachError {
         /// The name.
         got: String,
     },
-    /// Two volumes of one name, one attached twice, or one that a predecessor left behind in a state that could not be
+    /// Two volumes of one name, one attached twice, or one that a predecessor left attached and that could not be
     /// undone.
     #[error("volume {volume} is attached already")]
     Attached {
@@ -60,7 +61,7 @@ pub enum AttachError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// The mounted file is not as large as the volume: the server behind it is another, or none.
+    /// The mounted file differs from the volume in size: another server is behind it, or none.
     #[error("volume {volume}: the mounted file has {got} bytes, expected {expected}")]
     Size {
         /// The volume.
@@ -70,7 +71,7 @@ pub enum AttachError {
         /// Bytes of the volume.
         expected: u64,
     },
-    /// The loop device would cache every page a second time, and writing back could wait for itself.
+    /// The loop device would cache every page a second time, and its writeback could wait for itself.
     #[error("volume {volume}: /dev/loop{number} refuses direct I/O")]
     Cached {
         /// The volume.
@@ -96,7 +97,7 @@ pub enum AttachError {
         /// What it said, first lines.
         said: String,
     },
-    /// The volume holds something other than the file system that was asked for; it is left as it is.
+    /// The volume holds something other than the requested file system; it is left as it is.
     #[error("volume {volume} holds {found}, expected {expected}; nothing was changed")]
     Content {
         /// The volume.
@@ -107,7 +108,7 @@ pub enum AttachError {
         expected: String,
     },
     /// The file system was made for smaller blocks than the volume can read and write.
-    #[error("volume {volume} holds {found}, whose blocks are smaller than the volume's, which are {block_bytes} bytes")]
+    #[error("volume {volume} holds {found}, with blocks smaller than the volume's of {block_bytes} bytes")]
     Blocks {
         /// The volume.
         volume: String,

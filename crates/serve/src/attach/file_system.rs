@@ -15,7 +15,7 @@ const SYSTEM_PROGRAM_DIRECTORIES: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// Bytes of a failed program's words that an error repeats.
 const SAID_BYTES_MAX: usize = 500;
 
-/// Options of mount(8) that are flags of mount(2); all others go to the file system as text.
+/// Options of mount(8) that are flags of mount(2). All others go to the file system as text.
 const GENERIC_OPTIONS: [(&str, MountFlags); 12] = [
     ("ro", MountFlags::RDONLY),
     ("nosuid", MountFlags::NOSUID),
@@ -86,8 +86,8 @@ impl FileSystemKind {
 
     /// What the program is told. Neither is forced, so both refuse on their own to write over what they recognise.
     ///
-    /// A discard first would only tell the backend what it knows, that the volume is empty. ext4 leaves its inode
-    /// tables and journal to be zeroed after the mount, which for a large volume saves minutes on a disk.
+    /// A discard first would only tell the backend that the volume is empty, which it knows. Ext4 leaves its inode
+    /// tables and journal to be zeroed after the mount. For a large volume that saves minutes on a disk.
     const fn arguments(self) -> &'static [&'static str] {
         match self {
             FileSystemKind::Ext4 => &["-q", "-b", "4096", "-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard"],
@@ -158,8 +158,7 @@ impl FileSystemPlan {
         Err(AttachError::ProgramFailed { program, outcome: output.status.to_string(), said })
     }
 
-    /// Why the options would be refused, as far as the kernel says so without a device; `None` where it takes them or
-    /// cannot say.
+    /// Why the kernel would refuse the options, if it says so without a device; `None` if it takes them or cannot say.
     ///
     /// It takes root.
     pub fn refused_options(&self) -> Option<String> {

@@ -1,15 +1,15 @@
-//! Mounts of other daemons: a daemon with another state directory knows nothing of them, and would mount over them.
+//! Mounts of other daemons. A daemon with another state directory knows nothing of them, and would mount over them.
 //!
 //! A daemon that was killed leaves its mounts. The next one with the same state directory undoes them
 //! ([`recover`](super::recover)). One with another directory finds a mount point that is a directory like any other. So
-//! the table of mounts is asked what is on top there: a loop device on a file that a Plimsoll daemon mounted is a
-//! volume of that daemon.
+//! the table of mounts tells what is on top there. A loop device on a file that a Plimsoll daemon mounted is a volume
+//! of that daemon.
 
 use super::state::{MARKED_NAMES_BEGIN, is_held};
 use plimsoll_linux::{MOUNT_TABLE, MountTable};
 use std::path::{Path, PathBuf};
 
-/// The volume of another daemon that is mounted at `target`, in words; `None` if there is none. `own` is the state
+/// The other daemon's volume that is mounted at `target`, in words; `None` if there is none. `own` is the state
 /// directory of this daemon.
 pub fn foreign_mount(target: &Path, own: &Path) -> Option<String> {
     let absolute = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path));
@@ -28,7 +28,7 @@ pub fn foreign_mount(target: &Path, own: &Path) -> Option<String> {
     })
 }
 
-/// The file, mounted by a Plimsoll daemon, on which the file system on top at `target` lies.
+/// The file, mounted by a Plimsoll daemon, beneath the top file system at `target`.
 fn disk_beneath(table: &MountTable, target: &Path, backing_file: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     let device = table.on_top_at(target)?.source.strip_prefix("/dev").ok()?.to_str()?.to_owned();
     let disk = backing_file(&device)?;

@@ -13,8 +13,8 @@
 //!
 //! So such steps run on a thread with a table of descriptors of its own. In it `/dev/null` replaces all descriptors of
 //! the process but standard input, output and error. When the rest of the process dies, the last descriptor of
-//! `/dev/fuse` is closed, the kernel fails what it waits for, and the thread ends too. Replaced and not just closed: a
-//! logger that writes to the number that it knows must not hit a block device that was opened since.
+//! `/dev/fuse` is closed. Then the kernel fails the call that waits for it, and the thread ends, too. Replaced and not
+//! just closed: a logger that writes to the number that it knows must not hit a block device that was opened since.
 //!
 //! One more thing can hold the rest of the process up. Writing a core file waits for all threads, this one included,
 //! before any descriptor is closed. A process that serves volumes therefore writes none; tenants' data would be in it
@@ -32,7 +32,7 @@ const DESCRIPTORS: &str = "/proc/thread-self/fd";
 /// The last descriptor that stays as it is.
 const STANDARD_ERROR: RawFd = 2;
 
-/// Runs `work`, which may wait for our own engine, so that killing this process ends the wait.
+/// Runs `work`, which may wait for this process's engine, so that killing this process ends the wait.
 ///
 /// `work` opens what it needs itself and gives no descriptor back. Those from outside lead to `/dev/null` for it; an
 /// [`EngineHandle`](plimsoll_engine::EngineHandle), for one, does not work here.
@@ -87,7 +87,7 @@ mod tests {
         assert!(target().ends_with("status"));
         let inside = isolated(|| (target(), File::open("/proc/self/status").unwrap().as_raw_fd())).unwrap();
         assert_eq!(inside.0, std::path::Path::new("/dev/null"));
-        assert_ne!(inside.1, number, "a number that somebody knows is not used again");
+        assert_ne!(inside.1, number, "a descriptor number that other threads know is not used again");
         // SAFETY: `outside` is open.
         let flags = rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }).unwrap();
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));

@@ -10,9 +10,9 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How often another process may take the free loop device that we were given before we give up.
+/// How often another process may take the chosen free loop device before this one gives up.
 const RACES_MAX: u32 = 16;
-/// How long a loop device may stay busy after it was told to go: something like udev is looking at it.
+/// How often a loop device may be busy after its detach: a program such as udev has it open.
 const CLEAR_WAITS: u32 = 40;
 /// How long each of these waits is.
 const CLEAR_WAIT: Span = Span::from_millis(50);
@@ -57,11 +57,11 @@ pub(super) fn attach(
     }
 }
 
-/// Whether the loop device is the one of the note: the same file is behind it, and it has the name that we gave it.
+/// Whether the loop device is the one of the note: the same file is behind it, and it has the noted name.
 ///
 /// The backing file's path is asked of sysfs, which needs no answer from the file's server. The name is asked of the
-/// device, which may have to ask the server. If that is dead and the kernel says so, the path has to do, and it leads
-/// into a directory of ours.
+/// device, which may have to ask the server. If that is dead and the kernel says so, the path must do: it leads into
+/// the daemon's own directory.
 pub(super) fn is_ours(note: &LoopNote) -> bool {
     let sysfs = format!("/sys/block/loop{}/loop/backing_file", note.number);
     let Ok(backing_file) = std::fs::read_to_string(sysfs) else { return false };

@@ -5,8 +5,8 @@
 //!   detach:  FUSE file <-- loop device <----------------------------------- unmount
 //! ```
 //!
-//! Each step is noted in the state directory before it is done ([`state`]), and undone from the notes, by the
-//! daemon itself or by its successor ([`teardown`]).
+//! Each step is noted in the state directory before it is done ([`state`]). The daemon or its successor undoes it from
+//! the notes ([`teardown`]).
 //!
 //! From the FUSE mount on, every step does I/O that the engine has to answer. So all of this is called on a control
 //! thread and never on the engine's, and [`Attachment::detach`] comes before the engine stops. The steps themselves run
@@ -48,7 +48,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teardown::Server;
 
-/// Bytes of a loop device's blocks where nothing asks for smaller ones: every I/O is then aligned for any disk.
+/// Block size of a loop device without a demand for smaller blocks, in bytes: every I/O is then aligned for any disk.
 const LOOP_BLOCK_BYTES: u32 = 4096;
 const FUSE_DEVICE: &str = "/dev/fuse";
 
@@ -68,11 +68,11 @@ pub struct AttachPlan {
     pub file_system: Option<FileSystemPlan>,
 }
 
-/// Opens the state directory for this daemon and undoes what a predecessor left attached, as after a kill -9. A volume
-/// of which something could not be undone stays noted and cannot be attached.
+/// Opens the state directory for this daemon and detaches what a predecessor left attached, as after a kill -9. A
+/// volume of which something could not be undone stays noted and cannot be attached.
 ///
 /// # Errors
-/// A living daemon owns the directory, it cannot be written, or its state file is not ours.
+/// A living daemon owns the directory, it cannot be written, or its state file is invalid.
 pub fn recover(state_directory: &Path) -> Result<(Arc<StateDirectory>, Vec<TeardownStep>), AttachError> {
     let (state, left_over) = StateDirectory::open(state_directory)?;
     let mut steps = Vec::new();
@@ -142,13 +142,13 @@ impl Attachment {
         Ok((attachment, connection))
     }
 
-    /// Says where the volume may have data, so that a look for it before it is formatted reads no more than that. The
+    /// Sets the places where the volume may have data. A search for data before formatting reads no more than that. The
     /// look ends with an error when the program was told to end, which is asked after each MiB.
     pub fn has_data_in(&mut self, places: DataPlaces, is_told_to_end: fn() -> bool) {
         (self.data_places, self.is_told_to_end) = (places, is_told_to_end);
     }
 
-    /// Makes a block device of the FUSE file and mounts its file system, if the plan has one. Blocks until the engine
+    /// Makes a block device of the FUSE file and mounts the plan's file system, if any. Blocks until the engine
     /// answers.
     ///
     /// # Errors
@@ -158,8 +158,8 @@ impl Attachment {
         self.mount()
     }
 
-    /// The first half of [`build`](Self::build): the block device, with a file system on it, not yet mounted. Between
-    /// the two halves is the time for a watcher that must see a file system from its first block on.
+    /// The first half of [`build`](Self::build): the block device with a file system, not mounted. Between the two
+    /// halves is the time for a watcher that must see a file system from its first block on.
     ///
     /// # Errors
     /// As [`build`](Self::build).
@@ -243,7 +243,7 @@ impl Attachment {
         self.state.note(volume, |notes| notes.file_system.iter_mut().for_each(|note| note.id = id))
     }
 
-    /// Unmounts the file system, if it is mounted; the block device stays, and [`mount`](Self::mount) mounts it again.
+    /// Unmounts the file system, if it is mounted. The block device stays, and [`mount`](Self::mount) mounts it again.
     ///
     /// # Errors
     /// A process uses it for longer than a second, or what the kernel says; it is mounted then.
@@ -275,7 +275,7 @@ impl Attachment {
         self.detach_from(Server::Alive)
     }
 
-    /// The same, where the engine serves no front end any more: what waits for it fails first.
+    /// The same after the engine has failed: calls that wait for the engine fail first.
     pub fn detach_from_failed_engine(&mut self) -> Vec<TeardownStep> {
         self.detach_from(Server::Dead)
     }

@@ -1,4 +1,4 @@
-//! What this daemon attached, written down before it is done, so that a successor can undo it.
+//! Notes of what this daemon attached, written before each step, so that a successor can undo it.
 //!
 //! The state directory (usually below `/run`) holds:
 //!
@@ -17,6 +17,7 @@ use super::error::AttachError;
 use plimsoll_linux::boot::BOOT_ID;
 use plimsoll_linux::boot_id;
 use plimsoll_linux::durable::replace_file;
+use plimsoll_linux::files::{open_regular, read_regular};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Version of the state file's format.
 const STATE_VERSION: u32 = 1;
-/// Characters of a volume's name at the most, so that it fits a loop device's name behind the mark.
+/// Most characters of a volume's name, so that it fits a loop device's name behind the mark.
 const VOLUME_NAME_CHARS_MAX: usize = 100;
 /// Hexadecimal digits of a mark: 64 random bits.
 const MARK_DIGITS: usize = 16;
@@ -93,7 +94,7 @@ pub struct StateDirectory {
 }
 
 impl StateDirectory {
-    /// Locks the directory, made if it is missing, and gives back the notes of a predecessor of this boot.
+    /// Locks the directory, makes it if it is missing, and answers a predecessor's notes of this boot.
     pub(super) fn open(path: &Path) -> Result<(StateDirectory, BTreeMap<String, VolumeNotes>), AttachError> {
         std::fs::create_dir_all(path).map_err(AttachError::file("make", path))?;
         // Mounts are recognised by their targets, which the kernel tells without links.
@@ -107,7 +108,7 @@ impl StateDirectory {
         Ok((StateDirectory { path, mark, boot_id, volumes, _lock: lock }, left_over))
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -138,7 +139,7 @@ impl StateDirectory {
         self.lock_volumes().get(volume).cloned().unwrap_or_default()
     }
 
-    /// Changes the notes of a volume and flushes them to the disk; they are there when this returns.
+    /// Changes the notes of a volume and flushes them to the disk before it returns.
     pub(super) fn note(&self, volume: &str, change: impl FnOnce(&mut VolumeNotes)) -> Result<(), AttachError> {
         let mut volumes = self.lock_volumes();
         change(volumes.entry(volume.to_owned()).or_default());
@@ -168,7 +169,7 @@ impl StateDirectory {
 fn lock(directory: &Path) -> Result<File, AttachError> {
     let path = directory.join("lock");
     // No link: it is written to.
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let open = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR);
     let mut file = File::from(open.map_err(io::Error::from).map_err(AttachError::file("open", &path))?);
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -186,7 +187,7 @@ fn lock(directory: &Path) -> Result<File, AttachError> {
 
 /// Whether a daemon has this state directory, as far as this user may know.
 pub(super) fn is_held(directory: &Path) -> bool {
-    let lock = File::open(directory.join("lock"));
+    let lock = open_regular(&directory.join("lock"));
     lock.is_ok_and(|lock| rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).is_err())
 }
 
@@ -196,7 +197,7 @@ fn read_line(path: &str) -> Result<String, AttachError> {
 }
 
 fn read_state(path: &Path) -> Result<Option<State>, AttachError> {
-    let text = match std::fs::read(path) {
+    let text = match read_regular(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(AttachError::file("read", path)(error)),

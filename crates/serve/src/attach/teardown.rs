@@ -1,8 +1,8 @@
-//! Undoes what was attached, from the notes alone, in the one right order: file system, loop device, FUSE file.
+//! Undoes attachments from the notes alone, in the one right order: file system, loop device, FUSE file.
 //!
 //! A daemon that stops and a successor that cleans up run the same steps. Each step first makes sure that the thing is
-//! the one that was noted. What is not there any more is passed over. What belongs to another program is left alone,
-//! and so is what another program mounted over ours. So undoing twice is the same as undoing once.
+//! the one that was noted. What is not there any more is passed over. Mounts and devices of other programs stay, also
+//! those that cover the daemon's. So undoing twice is the same as undoing once.
 //!
 //! A successor has one more step before the others: it ends the FUSE connection. Its server is dead. A process that
 //! waits for an answer then gets an error instead, even if something still holds the old descriptor open.
@@ -18,7 +18,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use std::fmt;
 use std::path::Path;
 
-/// How often a busy mount is tried before it is taken out of sight and left to its last user.
+/// How often a busy mount is tried before it is detached and left to its last user.
 const BUSY_TRIES: u32 = 20;
 /// How long each wait in between is.
 const BUSY_WAIT: Span = Span::from_millis(50);
@@ -39,7 +39,7 @@ pub struct TeardownStep {
     pub volume: String,
     /// What happened, in words.
     pub what: String,
-    /// Whether something of ours is still there.
+    /// Whether something that the daemon attached is still there.
     pub is_left_over: bool,
 }
 
@@ -128,13 +128,14 @@ fn unmount_noted(note: &MountNote, server: Server, report: &mut Report<'_>) {
     }
     match unmount(target, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Ok(()) => report.done(format!(
-            "unmounted {kind} {source} from {target_text}, which is still in use: who has files open there gets I/O errors"
+            "unmounted {kind} {source} from {target_text}, which is still in use: processes with files open there get \
+             I/O errors"
         )),
         Err(errno) => report.left(format!("cannot unmount {target_text}: {errno}")),
     }
 }
 
-/// Unmounts what is on top at `target`; what is busy is tried for a second.
+/// Unmounts the top file system at `target`; a busy one is tried for a second.
 pub(super) fn unmount_patiently(target: &Path) -> Result<(), Errno> {
     for _ in 1..BUSY_TRIES {
         match unmount(target, UnmountFlags::NOFOLLOW) {
@@ -156,7 +157,7 @@ fn detach_loop_device(note: &LoopNote, report: &mut Report<'_>) {
     let device = loop_device::device_path(note.number);
     match loop_device::detach(note) {
         Ok(true) => report.done(format!("detached {}", device.display())),
-        Ok(false) => report.done(format!("{} goes when its last user closes it", device.display())),
+        Ok(false) => report.done(format!("the kernel detaches {} when its last user closes it", device.display())),
         Err(error) => report.left(format!("cannot detach {}: {error}", device.display())),
     }
 }

@@ -1,8 +1,8 @@
 //! What the engine's thread must be before a file system depends on it.
 //!
 //! The kernel may write a tenant's dirty pages through us exactly when memory is short. If the thread that serves them
-//! then waits for memory itself, no thread ever gets any. So its memory is locked, and the kernel is told that its
-//! allocations must not start more writeback (`PR_SET_IO_FLUSHER`, made for FUSE servers and iSCSI initiators).
+//! then waits for memory itself, no thread ever gets any. So its memory is locked. The kernel is told that its
+//! allocations must not start writeback (`PR_SET_IO_FLUSHER`, made for FUSE servers and iSCSI initiators).
 //!
 //! Pages are locked as they are touched and not before: a memory-backed volume is mapped whole but filled by its users.
 
@@ -26,7 +26,7 @@ pub struct SetupRefused {
     pub loss: &'static str,
 }
 
-/// Prepares the calling thread to serve a block device, and gives back what the kernel refused. `mlockall` needs
+/// Prepares the calling thread to serve a block device. Answers the settings that the kernel refused. `mlockall` needs
 /// CAP_IPC_LOCK or a high RLIMIT_MEMLOCK; `PR_SET_IO_FLUSHER` needs CAP_SYS_RESOURCE.
 ///
 /// The locking is for the whole process and for its future mappings; the rest is for this thread.

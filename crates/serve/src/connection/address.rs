@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Bytes of a Unix socket's path at the most (`sun_path` of unix(7), less its terminating NUL).
+/// Most bytes of a Unix socket's path (`sun_path` of unix(7), without its NUL).
 pub const UNIX_PATH_BYTES_MAX: usize = 107;
 
 /// A place to listen on or to connect to.

@@ -60,8 +60,8 @@ impl Handshakes {
         Handshakes { max: max.max(1) as usize, places: Mutex::default() }
     }
 
-    /// A place for a newcomer; `None` if the handshakes that were told to go have not ended yet. Errors: no descriptor
-    /// is left.
+    /// A place for a new handshake; `None` if the handshakes that were told to end have not ended yet. Errors: no
+    /// descriptor is left.
     pub(super) fn begin(&self, peer: &Peer) -> io::Result<Option<Held<'_>>> {
         let mut places = self.lock();
         if places.len() >= self.max && (places.len() >= 2 * self.max || !end_oldest(&mut places)) {
@@ -126,21 +126,25 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_most_places_loses_its_oldest() {
+    fn the_peer_with_most_places_loses_its_oldest() {
         let handshakes = Handshakes::new(4);
         let begin = |uid| handshakes.begin(&user(uid)).unwrap();
         let other = begin(7).unwrap();
         let many: Vec<_> = (0..3).map(|_| begin(8).unwrap()).collect();
         let newcomer = begin(7).unwrap();
         assert_eq!(many.iter().map(is_told).collect::<Vec<_>>(), [true, false, false]);
-        assert!(!is_told(&other) && !is_told(&newcomer), "it is the oldest of all, but not of those who hold most");
+        assert!(
+            !is_told(&other) && !is_told(&newcomer),
+            "it is the oldest of all, but its peer does not hold the \
+                                                          most"
+        );
         // Two and two: the oldest of all.
         let _ninth = begin(9).unwrap();
         assert!(is_told(&other) && many.iter().all(|one| !is_told(one)));
     }
 
     #[test]
-    fn who_was_told_keeps_its_place_until_it_ends() {
+    fn a_handshake_that_was_told_to_end_keeps_its_place_until_it_ends() {
         let handshakes = Handshakes::new(2);
         let begin = || handshakes.begin(&user(7)).unwrap();
         let mut held: Vec<_> = (0..4).map(|_| begin().unwrap()).collect();

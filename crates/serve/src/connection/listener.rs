@@ -1,5 +1,4 @@
-//! Sockets, threads and deadlines around a handshake: the control plane of the front ends that are reached over
-//! sockets.
+//! Sockets, threads and deadlines around a handshake: the control plane of front ends over sockets.
 //!
 //! One thread accepts. Each connection gets a short-lived thread that conducts the handshake and then hands the socket
 //! over. The data path never waits for a client that is slow to introduce itself. A handshake has a deadline, and there
@@ -26,11 +25,11 @@ use std::thread::{self, JoinHandle};
 use thiserror::Error;
 use tracing::{debug, info, warn};
 
-/// Handshakes at once by default: more clients than this rarely arrive within the time that one takes.
+/// Default bound on concurrent handshakes: more clients rarely arrive within the time of one.
 pub const HANDSHAKES_MAX_DEFAULT: u32 = 32;
 /// How long a handshake may take by default. libnbd and QEMU need a millisecond.
 pub const HANDSHAKE_TIME_MAX_DEFAULT: Span = Span::from_secs(10);
-/// How long the accepting thread waits after the kernel had no descriptor or memory for a connection.
+/// Pause of the accepting thread after the kernel had no descriptor or memory for a connection.
 const ACCEPT_PAUSE: Span = Span::from_millis(100);
 /// Stack of a handshake's thread, bytes; it uses a few KiB.
 const HANDSHAKE_STACK_BYTES: usize = 256 * 1024;
@@ -93,7 +92,7 @@ pub enum ListenError {
 /// A socket that listens.
 #[derive(Debug)]
 enum Socket {
-    /// With the path and the file's device and inode, so that only our own file is removed.
+    /// With the path and the file's device and inode, so that only this server's file is removed.
     Unix(UnixListener, PathBuf, (u64, u64)),
     Tcp(TcpListener),
 }
@@ -173,7 +172,7 @@ impl Listener {
         Ok(Listener { socket, address, options })
     }
 
-    /// Where it listens; with the port that was picked.
+    /// The address it listens on, with the port that the kernel picked.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -206,7 +205,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Where it listens; with the port that was picked.
+    /// The address it listens on, with the port that the kernel picked.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -296,7 +295,7 @@ fn file_identity(path: &Path) -> io::Result<((u64, u64), bool)> {
     Ok(((metadata.dev(), metadata.ino()), metadata.file_type().is_socket()))
 }
 
-/// Binds a Unix socket; removes a file that no process listens on any more, but never anything that is not a socket.
+/// Binds a Unix socket. Removes a socket without a listening process, but never another kind of file.
 fn bind_unix(path: &Path, address: &Address) -> Result<UnixListener, ListenError> {
     let system = |error| ListenError::System { address: address.clone(), error };
     // Before any client knows of it: it could only have connected and sent in this moment.

@@ -1,5 +1,5 @@
-//! What connections over sockets share, whatever they speak: where a server listens, how a socket is accepted
-//! and prepared, and how answers go out on the ring.
+//! Shared by connections over sockets of any protocol: addresses, accepting and preparing a socket, and answers on the
+//! ring.
 //!
 //! | module | what it is |
 //! | --- | --- |

@@ -6,17 +6,17 @@ use rustix::net::sockopt;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Room asked for in a socket for each direction, bytes: two dozen requests of 32 KiB; the kernel may give less.
+/// Requested buffer of a socket for each direction, in bytes: two dozen requests of 32 KiB. The kernel may give less.
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
-/// After how long a silence over TCP the kernel asks whether the other machine is still there.
+/// Silence over TCP after which the kernel asks whether the other machine is still there.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How often it asks before it gives the connection up, and how long it waits each time: for a minute, in which a
-/// switch or a host may start again.
+/// Number of keep-alive probes before the connection is given up, and the pause between them. Together they take a
+/// minute, in which a switch or a host may restart.
 const QUESTIONS: u32 = 6;
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// Makes a socket fit for the ring, which waits by itself: a descriptor that does not block would make it answer "try
-/// again" instead.
+/// Prepares a socket for the ring, which waits by itself. A non-blocking descriptor would make it answer "try again"
+/// instead.
 ///
 /// # Errors
 /// The socket cannot be made blocking.
@@ -32,8 +32,8 @@ pub(crate) fn prepare(socket: impl AsFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Ends a connection to a machine that has gone without a word. Nothing that comes would ever tell, and its session,
-/// what it was promised and what it has reserved would be held for ever.
+/// Ends a connection to a machine that vanished without closing it. No packet would ever tell. Its session, its
+/// promises and its reservations would be held for ever.
 fn notice_silence(socket: impl AsFd) -> Result<(), Errno> {
     sockopt::set_tcp_keepidle(&socket, SILENCE_MAX)?;
     sockopt::set_tcp_keepintvl(&socket, ANSWER_TIME)?;

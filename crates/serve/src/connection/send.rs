@@ -1,4 +1,4 @@
-//! One send of bytes that lie in several places, as many as are ready when the last send is done.
+//! One send of bytes in several places: those that are ready when the last send is done.
 //!
 //! ```text
 //!   bytes:    | header | header | header of a read |        | header | ...
@@ -17,8 +17,8 @@ use plimsoll_engine::Port;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
-/// Bytes of one operation at the most: what Linux moves in one call (`MAX_RW_COUNT`, 2 GiB less a page); it leaves out
-/// the rest.
+/// Most bytes of one operation: what Linux moves in one call (`MAX_RW_COUNT`, 2 GiB less a page). It leaves out the
+/// rest.
 const OPERATION_BYTES_MAX: usize = 0x7fff_f000;
 /// Vectors of one operation at the most (`UIO_MAXIOV`): with more it fails.
 const OPERATION_VECTORS_MAX: usize = 1024;
@@ -68,9 +68,8 @@ impl GatheredSend {
     /// Sends `bytes` and, between them, `parts`, which are in the order of their places.
     ///
     /// # Safety
-    /// No send is under way. This value, the bytes and what the parts point to stay where they are, and no code changes
-    /// them, until [`went_on`](Self::went_on) has said that the send has ended. Operations on the ring are called
-    /// `tag`.
+    /// No send is under way. This value, the bytes and the targets of the parts stay in place and unchanged until
+    /// [`went_on`](Self::went_on) has said that the send has ended. Operations on the ring are called `tag`.
     pub(crate) unsafe fn begin(
         &mut self,
         port: &mut Port<'_>,

@@ -1,11 +1,11 @@
 //! Whether the machine at the other end of a connection is still there.
 //!
-//! **Intuition.** A machine that has gone without a word says nothing that would tell. Into a silence the kernel asks
-//! (keepalive, [`prepare`](super::prepare)), but not while bytes are on their way without an acknowledgement. Those it
-//! sends again, for a quarter of an hour (`net.ipv4.tcp_retries2`).
+//! **Intuition.** A machine that vanished without closing the connection sends nothing that tells so. Into a silence
+//! the kernel asks (keepalive, [`prepare`](super::prepare)), but not while bytes are on their way without an
+//! acknowledgement. Those it sends again, for a quarter of an hour (`net.ipv4.tcp_retries2`).
 //!
-//! **Rule.** A peer is gone if it has said nothing for [`SILENCE_MAX`], acknowledgements included,
-//! although the kernel has sent something again or has asked whether there is room for more.
+//! **Rule.** A peer is gone if it has sent nothing for [`SILENCE_MAX`], acknowledgements included. The kernel must have
+//! sent something again meanwhile, or have asked whether there is room for more.
 //!
 //! **Complication.** A peer that is there and does not read says so each time that it is asked for room, and keeps its
 //! connection. The kernel's own `TCP_USER_TIMEOUT` would cut it off: since Linux 5.11 it counts for how long there was
@@ -54,7 +54,7 @@ impl Silence {
     }
 }
 
-/// What the kernel knows of the other end; nothing for a Unix socket: its other end is on this machine and cannot
+/// The kernel's figures of the other end. There are none for a Unix socket: its other end is on this machine and cannot
 /// vanish.
 fn last_heard(socket: impl AsFd) -> Option<Heard> {
     // SAFETY: it is made of numbers, for which zeroes will do.
@@ -79,7 +79,7 @@ mod tests {
 
     /// Promise: volume-vanished-client.
     #[test]
-    fn who_seems_to_have_gone_twice_has() {
+    fn a_tenant_that_seems_to_have_gone_twice_has() {
         let heard = |is_asked, seconds| Some(Heard { is_asked, last: Span::from_secs(seconds) });
         let looks = |looks: &[Option<Heard>]| {
             let mut silence = Silence::default();

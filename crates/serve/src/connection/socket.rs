@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The system's monotonic clock: control plane only, a deadline of a handshake or of a test's client.
+/// The system's monotonic clock, for the control plane only: a deadline of a handshake or of a test's client.
 pub(crate) fn now() -> Time {
     let now = clock_gettime(ClockId::Monotonic);
     Time::ZERO + Span::from_secs(now.tv_sec as u64) + Span::from_nanos(now.tv_nsec as u64)
@@ -26,7 +26,7 @@ pub(crate) struct Patience<'fd> {
 }
 
 impl Patience<'_> {
-    /// Waits until the socket is ready for one of `wanted` and says for which; an error or the end counts as ready.
+    /// Waits until the socket is ready for one of `wanted` and says for which. An error or the end counts as ready.
     ///
     /// Fails with `TimedOut` after the deadline and with `Interrupted` when told to stop.
     pub(crate) fn wait(&self, socket: BorrowedFd<'_>, wanted: PollFlags) -> io::Result<PollFlags> {

@@ -1,11 +1,11 @@
-//! Hearing requests at `/dev/fuse` and writing replies to it, out of and into the engine's buffers.
+//! Reads requests from `/dev/fuse` and writes replies to it, with the engine's buffers.
 //!
 //! Reads and replies are plain system calls and not operations on the ring. Neither ever waits, since the descriptor
 //! does not block, and a call of its own costs no more than the ring's way there and back.
 //!
-//! Only the waiting is left to the ring, and that with a detour. An operation that waits on a descriptor keeps it open,
-//! even when the thread that asked for it was killed, for as long as any thread of the process lives. But while
-//! `/dev/fuse` is open, a thread that waits for this mount's blocks lives on (see the text of
+//! Only the waiting is left to the ring, and that with a detour. An operation that waits on a descriptor keeps it open
+//! as long as any thread of the process lives. That holds even after its own thread was killed. But while `/dev/fuse`
+//! is open, a thread that waits for this mount's blocks lives on (see the text of
 //! [`isolated`](crate::attach::isolated)): neither could ever go. So the ring waits on an epoll descriptor, and that
 //! watches `/dev/fuse` without keeping it open.
 
@@ -25,7 +25,7 @@ pub(super) fn watch(device: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     Ok(watch)
 }
 
-/// Reads one request so that a write's payload comes to lie at the start of the buffer's data, page-aligned.
+/// Reads one request such that a write's payload lies at the start of the buffer's data, page-aligned.
 pub(super) fn read_request(device: BorrowedFd<'_>, landing: &mut Buffer) -> Result<usize, Errno> {
     assert!(landing.capacity() >= PAYLOAD_BYTES_MAX as usize, "a landing buffer takes the largest request");
     // SAFETY: the buffer owns at least `WRITE_PREFIX_BYTES` of headroom before its data and, as just checked, the

@@ -9,9 +9,9 @@
 //! answers at once (memory), or one that writes much, leaves the turn to others. Then the ring says again whether there
 //! are more.
 //!
-//! A request is read into a *landing buffer* large enough for any. If it is a write, the buffer goes on to the engine
-//! with the payload where it landed, and the next request gets another one. A read gets a smaller buffer or none, if
-//! the volume lies in memory; the landing buffer serves again.
+//! A request is read into a *landing buffer* large enough for any. If it is a write, the buffer goes to the engine with
+//! the payload in place, and the next request gets another one. A read gets a smaller buffer or none, if the volume
+//! lies in memory; the landing buffer serves again.
 //!
 //! **Bounds.** With [`REQUESTS_MAX`] requests under way or no buffer left, nothing more is read. The kernel then keeps
 //! the requests, the loop device's queue fills, and the tenant waits.
@@ -37,15 +37,15 @@ use std::sync::Once;
 pub const REQUESTS_MAX: usize = 256;
 /// Requests that are read in one turn at the most.
 pub const REQUESTS_PER_TURN_MAX: usize = 64;
-/// Bytes that are read in one turn at the most, about: a quarter of a millisecond of copying. A backup's 64 requests of
-/// 256 KiB kept the thread from everything else for 15 ms.
+/// Most bytes that are read in one turn, about: a quarter of a millisecond of copying. A backup's 64 requests of 256
+/// KiB kept the thread from everything else for 15 ms.
 pub const BYTES_PER_TURN_MAX: usize = 1 << 20;
-/// Largest trim or write-zeroes that goes to the engine at once, bytes; longer ranges go piece after piece. A multiple
-/// of every block size.
+/// Largest trim or write-zeroes for the engine at once, in bytes. Longer ranges go piece after piece. A multiple of
+/// every block size.
 const RANGE_BYTES_MAX: u64 = 1 << 30;
 /// Granularity of holes that the kernel is told, bytes, unless the volume's blocks are larger.
 const HOLE_BYTES_MIN: u32 = 4096;
-/// Buffers of a mount: small ones for reads, and landing buffers, as many as a loop device has requests (its hardware
+/// Buffers of a mount: small ones for reads, and as many landing buffers as a loop device has requests (its hardware
 /// depth, 128).
 const BUFFER_CLASSES: &[BufferClass] = &[
     BufferClass { bytes: 4 << 10, count: REQUESTS_MAX as u16 },
@@ -80,7 +80,7 @@ pub struct FuseConnection {
 }
 
 impl FuseConnection {
-    /// The server of the mount to which `device` belongs: a descriptor of `/dev/fuse` that does not block, as
+    /// The server of the mount of `device`: a non-blocking descriptor of `/dev/fuse`, as
     /// [`Attachment::mount_disk`](crate::attach::Attachment::mount_disk) gives it.
     pub fn new(device: OwnedFd) -> FuseConnection {
         FuseConnection {
@@ -115,7 +115,8 @@ impl FuseConnection {
                         Errno::AGAIN => return,
                         Errno::NODEV => return self.close(port),
                         errno => {
-                            tracing::error!(volume = port.volume().name, error = %errno, "/dev/fuse cannot be read");
+                            tracing::error!(volume = port.volume().name, error = %errno, "cannot read requests from \
+                                                                                          /dev/fuse");
                             return self.break_off(port);
                         }
                     }
@@ -124,12 +125,12 @@ impl FuseConnection {
         }
     }
 
-    /// Takes the request in the landing buffer; gives the buffer back unless the request needs it.
+    /// Takes the request in the landing buffer. Gives the buffer back unless the request needs it.
     fn take_request(&mut self, port: &mut Port<'_>, landing: Buffer, length: usize) -> Option<Buffer> {
         let request = match FuseRequest::parse(request_bytes(&landing, length)) {
             Ok(request) => request,
             Err(error) => {
-                tracing::error!(volume = port.volume().name, %error, "the kernel was misunderstood");
+                tracing::error!(volume = port.volume().name, %error, "cannot parse a request of the kernel");
                 Reply::refusal(&error).iter().for_each(|reply| self.reply(port, reply, None));
                 return Some(landing);
             }
@@ -235,7 +236,7 @@ impl FuseConnection {
         match write_reply(self.device.as_fd(), reply, data) {
             Ok(()) | Err(Errno::NOENT | Errno::NODEV) => {}
             Err(errno) => {
-                tracing::error!(volume = port.volume().name, error = %errno, "/dev/fuse does not take a reply");
+                tracing::error!(volume = port.volume().name, error = %errno, "cannot write a reply to /dev/fuse");
                 self.break_off(port);
             }
         }
@@ -286,7 +287,7 @@ impl FrontEnd for FuseConnection {
         match watch(self.device.as_fd()) {
             Ok(watch) => self.watch = Some(watch),
             Err(errno) => {
-                tracing::error!(volume = port.volume().name, error = %errno, "/dev/fuse cannot be watched");
+                tracing::error!(volume = port.volume().name, error = %errno, "cannot watch /dev/fuse");
                 self.break_off(port);
             }
         }

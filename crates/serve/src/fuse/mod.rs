@@ -1,4 +1,4 @@
-//! A volume as one file: a FUSE mount with the regular file itself as its root.
+//! A volume as one file: a FUSE mount with a regular file as its root.
 //!
 //! A file system needs a block device, and a loop device makes one out of a file. So the engine serves one big file and
 //! the kernel does the rest:
@@ -9,8 +9,8 @@
 //!
 //! The protocol is spoken directly on `/dev/fuse`. For one file it is small
 //! ([`wire`](plimsoll_protocols::fuse::wire)), and three things that decide the speed are in our hands. They are
-//! `FUSE_ASYNC_DIO` (without it the loop device's queue shrinks to one request), `FOPEN_PARALLEL_DIRECT_WRITES`
-//! (without it writes queue up at the inode's lock) and where a write's payload lands.
+//! `FUSE_ASYNC_DIO`, `FOPEN_PARALLEL_DIRECT_WRITES`, and the place of a write's payload. Without the first the loop
+//! device's queue shrinks to one request; without the second writes queue up at the inode's lock.
 
 mod device;
 pub mod driver;

@@ -1,4 +1,4 @@
-//! iSCSI: the front end that hypervisors and operating systems speak, and which carries a class with every command.
+//! iSCSI: the front end of hypervisors and operating systems. It carries a class with every command.
 //!
 //! ```text
 //!   initiator                    portal (control plane)                 device's thread (data path)
@@ -15,17 +15,19 @@
 //! | [`target`] | targets, and which sessions they have |
 //! | [`portal`] | the listener, login threads, discovery |
 //! | `doors` | targets as [doors](crate::doors) |
-//! | [`connection`] | a session on the ring of its device |
+//! | `section` | what the registry and the configuration have of it |
+//! | [`iscsi_connection`] | a session on the ring of its device |
 //!
 //! Facts are those of RFC 7143. One connection a session; initiators that want more paths open more sessions. Error
 //! recovery level 0: whatever arrives damaged ends the session, and the initiator begins a new one.
 
-pub mod connection;
 mod doors;
+pub mod iscsi_connection;
 pub mod portal;
+mod section;
 pub mod target;
 
-pub use connection::IscsiConnection;
-pub(crate) use doors::TargetDoors;
+pub use iscsi_connection::{COMMANDS_MAX, IscsiConnection};
 pub use portal::{Session, serve};
+pub(crate) use section::SOCKETS;
 pub use target::{Target, Targets};

@@ -1,9 +1,9 @@
 //! Where initiators connect: login, discovery, and the hand-over of a session to its volume.
 //!
 //! As with NBD, a connection has a short-lived thread until it is known what it wants. A discovery session is conducted
-//! on it to its end. A normal one is handed over after its login, with nothing received that belongs to what follows.
+//! on it to its end. A normal one is handed over after its login, with no byte received of what follows.
 
-use super::connection::IscsiConnection;
+use super::iscsi_connection::IscsiConnection;
 use super::target::{Target, Targets};
 use crate::connection::{Listener, Patience, Peer, Serving};
 use plimsoll_linux::PeerLog;
@@ -23,8 +23,8 @@ use tracing::debug;
 pub struct Session {
     /// Its connection.
     pub socket: OwnedFd,
-    /// The connection's own address, as initiators write it.
-    pub portal: String,
+    /// The connection's own address, as initiators write it; none on a Unix socket.
+    pub portal: Option<String>,
     /// What it is a session of.
     pub target: Arc<Target>,
     /// Its number there.
@@ -36,7 +36,7 @@ pub struct Session {
 impl Session {
     /// The front end that conducts it.
     pub fn connection(self) -> IscsiConnection {
-        IscsiConnection::new(self.socket, &self.portal, self.target, self.nexus, self.negotiated)
+        IscsiConnection::new(self.socket, self.portal, self.target, self.nexus, self.negotiated)
     }
 }
 
@@ -57,7 +57,7 @@ where
             // A peer that has gone already has no address any more.
             Err(error) => return debug!("{address}: {peer}: {error}"),
         };
-        match log_in(&mut wire, &targets, &portal) {
+        match log_in(&mut wire, &targets, portal.as_deref()) {
             Ok(None) => debug!("{address}: {peer} has ended without a session"),
             Ok(Some(negotiated)) => {
                 let name = negotiated.target.as_deref().unwrap_or_default();
@@ -68,20 +68,20 @@ where
                 }
             }
             // A health check, for example, sees that a connection comes about, and closes it.
-            Err(error) if !wire.has_heard.get() => debug!("{address}: {peer} said nothing: {error}"),
+            Err(error) if !wire.has_heard.get() => debug!("{address}: {peer} sent nothing: {error}"),
             Err(error) => log.warn(format_args!("{address}: login of {peer} failed: {error}")),
         }
     })
 }
 
-/// The address of our end, as initiators write it.
-fn portal(socket: &OwnedFd) -> io::Result<String> {
+/// The address of our end, as initiators write it. A Unix socket has none: an initiator reaches it through a proxy, the
+/// address of which is not known here.
+fn portal(socket: &OwnedFd) -> io::Result<Option<String>> {
     let name = rustix::net::getsockname(socket)?;
-    let address = std::net::SocketAddr::try_from(name).map_err(|_| io::Error::other("not an internet socket"))?;
-    Ok(address.to_string())
+    Ok(std::net::SocketAddr::try_from(name).ok().map(|address| address.to_string()))
 }
 
-/// A socket with PDUs on it, for as long as no other thread reads from it.
+/// A socket with PDUs, as long as no other thread reads from it.
 struct Wire<'connection> {
     socket: &'connection OwnedFd,
     patience: Patience<'connection>,
@@ -126,7 +126,7 @@ impl Wire<'_> {
 }
 
 /// Conducts a login, and a whole session of discovery. `None` if there is nothing to hand over.
-fn log_in(wire: &mut Wire<'_>, targets: &Targets, portal: &str) -> io::Result<Option<Box<LoggedIn>>> {
+fn log_in(wire: &mut Wire<'_>, targets: &Targets, portal: Option<&str>) -> io::Result<Option<Box<LoggedIn>>> {
     let mut login = Login::new(challenge()?);
     loop {
         let (header, data) = wire.receive()?;
@@ -154,7 +154,7 @@ fn challenge() -> io::Result<Challenge> {
 }
 
 /// A session that only asks which targets there are.
-fn discover(wire: &Wire<'_>, mut session: LoggedIn, targets: &Targets, portal: &str) -> io::Result<()> {
+fn discover(wire: &Wire<'_>, mut session: LoggedIn, targets: &Targets, portal: Option<&str>) -> io::Result<()> {
     // What does not fit into one PDU is fetched with further requests.
     let mut left = Vec::new();
     loop {
@@ -164,7 +164,13 @@ fn discover(wire: &Wire<'_>, mut session: LoggedIn, targets: &Targets, portal: &
             opcode::LOGOUT => opcode::LOGOUT_RESPONSE,
             opcode::NOP_OUT if request.initiator_tag() == NO_TAG => continue,
             opcode::NOP_OUT => opcode::NOP_IN,
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "neither text nor a logout in discovery")),
+            _ => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "a request that is neither text nor logout in \
+                                                                        a discovery session",
+                ));
+            }
         };
         if !request.is_immediate() {
             session.command_number = session.command_number.wrapping_add(1);
@@ -194,7 +200,7 @@ fn discover(wire: &Wire<'_>, mut session: LoggedIn, targets: &Targets, portal: &
 }
 
 /// The answer to the text of a discovery.
-fn find(targets: &Targets, data: &[u8], portal: &str) -> Vec<u8> {
+fn find(targets: &Targets, data: &[u8], portal: Option<&str>) -> Vec<u8> {
     let mut reply = Vec::new();
     for (key, value) in text::decode(data).unwrap_or_default() {
         match (key, value) {

@@ -100,7 +100,7 @@ impl Target {
         Ok(nexus)
     }
 
-    /// The front end of a session's connection is attached; gives those of sessions that it has taken the place of.
+    /// The front end of a session's connection is attached. Answers the front ends of sessions that it has replaced.
     pub(super) fn attached(&self, nexus: NexusId, front_end: u32) -> Vec<u32> {
         let mut connections = locked(&self.shared.connections);
         let Some(own) = connections.iter_mut().find(|own| own.nexus == nexus) else { return Vec::new() };
@@ -141,7 +141,7 @@ impl Targets {
         Some(target)
     }
 
-    /// Takes away the target called `name`, if there is one: no initiator logs in to it any more.
+    /// Removes the target called `name`, if there is one: no initiator can log in to it any more.
     pub fn remove(&self, name: &str) {
         self.list.write().unwrap_or_else(PoisonError::into_inner).retain(|target| target.name != name);
     }
@@ -158,8 +158,8 @@ impl Targets {
     }
 
     /// The answer to SendTargets: all targets that are not of a session, or the one that is asked for, each at
-    /// `portal`.
-    pub fn discover(&self, wanted: Option<&str>, portal: &str) -> Vec<u8> {
+    /// `portal`; without one, each where the initiator has asked.
+    pub fn discover(&self, wanted: Option<&str>, portal: Option<&str>) -> Vec<u8> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let mut answer = Vec::new();
         let is_meant = |target: &&Arc<Target>| match wanted {
@@ -173,10 +173,12 @@ impl Targets {
     }
 }
 
-/// Adds a target and where it is.
-pub(super) fn describe(answer: &mut Vec<u8>, name: &str, portal: &str) {
+/// Adds a target and where it is. Without an address the target is where the initiator has asked (RFC 7143, Appendix C).
+pub(super) fn describe(answer: &mut Vec<u8>, name: &str, portal: Option<&str>) {
     text::push(answer, "TargetName", name);
-    text::push(answer, "TargetAddress", &format!("{portal},{}", plimsoll_protocols::iscsi::login::PORTAL_GROUP));
+    if let Some(portal) = portal {
+        text::push(answer, "TargetAddress", &format!("{portal},{}", plimsoll_protocols::iscsi::login::PORTAL_GROUP));
+    }
 }
 
 #[cfg(test)]
@@ -193,9 +195,12 @@ mod tests {
         let own = targets.add(Target::of_volume("iqn.2026-01.org.example:v", None, &volume, false)).unwrap();
         let name = "iqn.2026-01.org.example:v:loader.1";
         let of_session = targets.add(own.of_session(name)).unwrap();
-        let listed = String::from_utf8(targets.discover(None, "127.0.0.1:3260")).unwrap();
+        let listed = String::from_utf8(targets.discover(None, Some("127.0.0.1:3260"))).unwrap();
         assert!(listed.contains("example:v\0") && !listed.contains("loader"), "{listed}");
-        assert!(!targets.discover(Some(name), "127.0.0.1:3260").is_empty(), "an initiator that knows the name may ask");
+        assert!(
+            !targets.discover(Some(name), Some("127.0.0.1:3260")).is_empty(),
+            "an initiator that knows the name may ask"
+        );
 
         let port = PortName { initiator: "iqn.2026-01.org.example:i".into(), isid: [0; 6], target_port: 1 };
         let socket = UnixStream::pair().unwrap().0;

@@ -27,13 +27,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use thiserror::Error;
 
-/// What is gathered before it is sent without being asked, bytes: about what a socket takes at once.
+/// Bytes that are gathered before they are sent unasked: about as many as a socket takes at once.
 const OUTBOX_BYTES: usize = 256 * 1024;
 /// What is kept at the most that the server does not take yet, bytes.
 const OUTBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Room for what comes in, bytes, to begin with.
 const INBOX_BYTES: usize = 256 * 1024;
-/// What is kept at the most while a send waits, bytes: two reads of the largest size.
+/// Most bytes that are kept while a send waits: two reads of the largest size.
 const INBOX_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long a client waits by default.
 const TIMEOUT_DEFAULT: Span = Span::from_secs(30);
@@ -65,7 +65,7 @@ pub enum ClientError {
     /// The server answered a request with an error.
     #[error("the server answered: {0}")]
     Answered(#[from] Errno),
-    /// The tag is under way, or not below the depth that the client was made for.
+    /// The tag is under way, or not below the client's depth.
     #[error("tag {tag} is under way or not below {depth_max}")]
     BadTag {
         /// The tag.
@@ -134,7 +134,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Over a stream socket; `export` is served at its other end already: by this process, without a handshake.
+    /// A client over a stream socket with `export` at its other end already: in this process, without a handshake.
     pub fn agreed(socket: OwnedFd, export: ExportInfo, options: &ClientOptions) -> Client {
         let depth_max = options.depth_max.max(1);
         Client {
@@ -168,8 +168,8 @@ impl Client {
         Ok(())
     }
 
-    /// Writes `data` at `offset`, in pieces of the maximum block size; `is_forced` makes each durable before it is
-    /// answered.
+    /// Writes `data` at `offset`, in pieces of the maximum block size. `is_forced` makes each durable before its
+    /// answer.
     pub fn write(&mut self, offset: u64, data: &[u8], is_forced: bool) -> Result<(), ClientError> {
         let piece_bytes = self.export.maximum_block_bytes as usize;
         let flags = if is_forced { CommandFlags::FUA } else { CommandFlags::NONE };
@@ -283,7 +283,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends what was submitted and not yet sent, without waiting for an answer, but until the server has taken it.
+    /// Sends submitted requests without waiting for answers, but until the server has taken them.
     pub fn send_submitted(&mut self) -> Result<(), ClientError> {
         let (mut outbox, start) = (std::mem::take(&mut self.outbox), std::mem::take(&mut self.outbox_start));
         let sent = self.send(&outbox[start..]);
@@ -292,7 +292,7 @@ impl Client {
         sent
     }
 
-    /// Sends what was submitted as the server takes it, and waits at most so long for something to
+    /// Sends submitted requests as the server takes them, and waits at most `at_most` for an answer to
     /// [`receive`](Self::receive). Answers with whether there is something, which may be only the beginning of an
     /// answer.
     pub fn wait(&mut self, at_most: Span) -> Result<bool, ClientError> {
@@ -363,7 +363,7 @@ impl Client {
         Patience { deadline: now() + self.timeout, stop: None }
     }
 
-    /// Sends everything; meanwhile keeps what comes in, because the server may not go on before it is rid of it.
+    /// Sends everything, and keeps incoming bytes meanwhile: the server may not continue before it has sent them.
     fn send(&mut self, mut bytes: &[u8]) -> Result<(), ClientError> {
         const DOING: &str = "sending";
         let error = |error| ClientError::Socket { doing: DOING, error };

@@ -1,6 +1,7 @@
 //! Exports as doors.
 
-use super::driver::{NbdConnection, export_info};
+use super::listener::serve;
+use super::nbd_connection::{NbdConnection, export_info};
 use crate::connection::{Listener, Serving};
 use crate::doors::{Arrival, Arrived, DoorPlan, Doors};
 use plimsoll_protocols::nbd::export::{ExportInfo, SharedExports};
@@ -31,7 +32,7 @@ impl Doors for ExportDoors {
     }
 
     fn serve(&self, listener: Listener, arrived: Arrived) -> io::Result<Serving> {
-        listener.serve(self.0.clone(), move |socket, negotiated, peer| {
+        serve(listener, self.0.clone(), move |socket, negotiated, peer| {
             let door = negotiated.export.name.clone();
             arrived(Arrival { door, peer, front_end: Box::new(NbdConnection::new(socket, negotiated)) });
         })

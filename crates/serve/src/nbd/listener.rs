@@ -11,36 +11,37 @@ use std::io;
 use std::os::fd::OwnedFd;
 use tracing::debug;
 
-impl Listener {
-    /// Serves NBD from now on, on threads of its own, until the answer is dropped.
-    ///
-    /// `handler` gets each negotiated connection on the handshake's thread, with the socket in blocking mode and at the
-    /// first byte of the transmission phase. It should hand the socket on and return. While it runs it counts as a
-    /// handshake.
-    pub fn serve<F>(self, exports: SharedExports, handler: F) -> io::Result<Serving>
-    where
-        F: Fn(OwnedFd, Negotiated, Peer) + Send + Sync + 'static,
-    {
-        let (address, log) = (self.address().clone(), PeerLog::new());
-        self.serve_with("nbd", move |socket, peer, patience| {
-            let mut has_spoken = false;
-            match shake_hands(&socket, &exports, patience, &mut has_spoken) {
-                Ok(Ok(negotiated)) => {
-                    debug!("{address}: {peer} opened {:?}", negotiated.export.name);
-                    handler(socket, *negotiated, peer);
-                }
-                Ok(Err(Ended::Aborted)) => debug!("{address}: {peer} ended the handshake"),
-                Ok(Err(ended)) => log.warn(format_args!("{address}: {peer} refused: {ended}")),
-                // A health check, for example, sees that a connection comes about, and closes it.
-                Err(error) if !has_spoken => debug!("{address}: {peer} said nothing: {error}"),
-                Err(error) => log.warn(format_args!("{address}: handshake with {peer} failed: {error}")),
+/// Serves `exports` on `listener`, on threads of its own, until the answer is dropped.
+///
+/// `handler` gets each negotiated connection on the handshake's thread, with the socket in blocking mode and at the
+/// first byte of the transmission phase. It should hand the socket on and return. While it runs it counts as a
+/// handshake.
+///
+/// # Errors
+/// The system has no thread or descriptor for it.
+pub fn serve<F>(listener: Listener, exports: SharedExports, handler: F) -> io::Result<Serving>
+where
+    F: Fn(OwnedFd, Negotiated, Peer) + Send + Sync + 'static,
+{
+    let (address, log) = (listener.address().clone(), PeerLog::new());
+    listener.serve_with("nbd", move |socket, peer, patience| {
+        let mut has_spoken = false;
+        match shake_hands(&socket, &exports, patience, &mut has_spoken) {
+            Ok(Ok(negotiated)) => {
+                debug!("{address}: {peer} opened {:?}", negotiated.export.name);
+                handler(socket, *negotiated, peer);
             }
-        })
-    }
+            Ok(Err(Ended::Aborted)) => debug!("{address}: {peer} ended the handshake"),
+            Ok(Err(ended)) => log.warn(format_args!("{address}: {peer} refused: {ended}")),
+            // A health check, for example, sees that a connection comes about, and closes it.
+            Err(error) if !has_spoken => debug!("{address}: {peer} said nothing: {error}"),
+            Err(error) => log.warn(format_args!("{address}: handshake with {peer} failed: {error}")),
+        }
+    })
 }
 
-/// Conducts one handshake over a socket, and takes from it not a byte that belongs to the transmission phase. Sets
-/// `has_spoken` once the client has sent something.
+/// Conducts one handshake over a socket, and takes no byte of the transmission phase from it. Sets `has_spoken` once
+/// the client has sent something.
 fn shake_hands(
     socket: &OwnedFd,
     exports: &SharedExports,

@@ -16,18 +16,21 @@
 //! | --- | --- |
 //! | `listener` | the handshake over a socket; the rest of a listener is in [`connection`](crate::connection) |
 //! | `doors` | exports as [doors](crate::doors) |
-//! | [`driver`] | the server's half of transmission, on the ring of a device |
+//! | `section` | what the registry and the configuration have of it |
+//! | [`nbd_connection`] | the server's half of transmission, on the ring of a device |
 //! | [`client`] | a blocking client with pipelining |
 //! | [`uri`] | `nbd://` addresses |
 
 pub mod client;
 mod doors;
-pub mod driver;
 mod listener;
+pub mod nbd_connection;
+mod section;
 pub mod uri;
 
 pub use crate::connection::{Address, Listener, Peer};
 pub use client::Client;
-pub(crate) use doors::ExportDoors;
-pub use driver::NbdConnection;
+pub use listener::serve;
+pub use nbd_connection::{NbdConnection, REQUESTS_MAX, export_info};
+pub(crate) use section::SOCKETS;
 pub use uri::{NbdUri, NbdUriError};

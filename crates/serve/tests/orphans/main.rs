@@ -123,7 +123,7 @@ fn what_a_backend_has_of_a_closed_connection_comes_before_what_is_written_anew()
 /// Broken on purpose and seen red: what waits is not looked at when it is abandoned.
 /// Promise: volume-closed-connection.
 #[test]
-fn whoever_waits_for_a_closed_connection_may_vanish_too() {
+fn a_client_that_waits_on_a_closed_connection_may_vanish_too() {
     let (volume, pages) = compressed();
     let info = volume.info().clone();
     let served = Served::new(config("noop"), vec![volume]);
@@ -247,7 +247,7 @@ fn session_in(engine: &EngineHandle, target: &Arc<Target>, pool: &str, port: u8)
         status_number: 1,
         parameters: Parameters::default(),
     };
-    let connection = IscsiConnection::new(server.into(), "", target.clone(), nexus, negotiated);
+    let connection = IscsiConnection::new(server.into(), None, target.clone(), nexus, negotiated);
     engine.attach_in("v", pool, plimsoll_testkit::session("iscsi"), Box::new(connection)).unwrap();
     let mut initiator = Initiator { stream, digests: Digests::default(), command_number: 1 };
     assert_eq!(initiator.command(&[0; 6], 0, &[]).0, 2, "the unit attention of a new session");
@@ -326,7 +326,7 @@ fn what_no_backend_has_of_what_was_aborted_is_dropped_and_not_waited_for() {
 /// Broken on purpose and seen red: a waiter waits as long as there is any orphan.
 /// Promise: volume-aborted.
 #[test]
-fn whoever_waits_is_not_kept_waiting_by_what_is_aborted_later() {
+fn a_waiter_is_not_kept_waiting_by_later_aborts() {
     let (volume, pages) = compressed();
     let portal = Portal::with(config("noop"), vec![(volume, None)]);
     let mut initiator = Initiator::log_in(&portal, "v", 1, &[]);
@@ -359,7 +359,7 @@ fn reserve(action: u8, own: u64, others: u64) -> ([u8; 10], Vec<u8>) {
 /// Broken on purpose and seen red: it is answered at once.
 /// Promise: volume-aborted.
 #[test]
-fn whoever_preempts_and_aborts_hears_so_when_the_backend_has_done_what_was_aborted() {
+fn preempt_and_abort_is_answered_when_the_backend_has_done_what_was_aborted() {
     const REGISTER: u8 = 0;
     const RESERVE: u8 = 1;
     const PREEMPT_AND_ABORT: u8 = 5;

@@ -1,7 +1,7 @@
 //! The forms of keys, and how a key of each form is read.
 //!
-//! Every reader answers `None` both where the key is missing and where its value is wrong; in the second case it has
-//! said so in `problems`.
+//! Every reader answers `None` both for a missing key and for a wrong value. In the second case it has added the
+//! mistake to `problems`.
 
 use super::{Form, Key, KeyTable};
 use crate::problem::Problem;
@@ -49,7 +49,7 @@ impl Key<Text> {
         section.text(self.name, self.form.allowed, problems)
     }
 
-    /// What `parse` makes of the text; what it answers otherwise is what is allowed.
+    /// The value that `parse` makes of the text. Its error is the allowed values.
     pub fn read<T>(
         &self,
         section: &mut Section<'_>,

@@ -38,10 +38,10 @@ pub enum BioEnd {
     Nothing,
     /// The group has one less under way. The maker of the bio has added it to the group.
     Group(Group),
-    /// The task that performs it goes on.
+    /// The task that performs it continues.
     Task(TaskId),
     /// The pages are read (unlocked and up to date) or written (their writeback ends, unless the file system says
-    /// later); then the group, if there is one, has one less under way.
+    /// later). Then the group, if there is one, has one less under way.
     Pages(PageSpan, Option<Group>),
 }
 
@@ -51,8 +51,8 @@ impl Bio {
         self.offset + u64::from(self.length)
     }
 
-    /// Whether `next` may become part of the same request: it goes on where this one ends, and nothing that a scheduler
-    /// or a cache distinguishes differs. Causes may differ: the request has all of them.
+    /// Whether `next` may become part of the same request. It must begin where this one ends, and agree in all that a
+    /// scheduler or a cache distinguishes. Causes may differ: the request has all of them.
     fn takes(&self, next: &Bio, bytes_max: u32) -> bool {
         let is_data = |bio: &Bio| matches!(bio.operation, Operation::Read | Operation::Write) && !bio.is_forced;
         is_data(self)
@@ -65,8 +65,8 @@ impl Bio {
     }
 }
 
-/// Bios that one task collects before it hands them on, so that neighbours can become one request (Linux: the plug of
-/// `blk_start_plug`; sorted by place before it is emptied, as `blk_flush_plug_list` does).
+/// Bios that one task collects before it hands them on, so that neighbours can become one request. (Linux: the plug of
+/// `blk_start_plug`; sorted by place before it is emptied, as `blk_flush_plug_list` does.)
 #[derive(Default)]
 pub struct Plug {
     bios: Vec<Bio>,

@@ -1,5 +1,4 @@
-//! What goes in comes out: counted in two ways that share nothing, so that a request lost, doubled or timed wrongly
-//! shows.
+//! Conservation of requests, counted in two independent ways, so that a request lost, doubled or timed wrongly shows.
 
 use plimsoll_core::Time;
 
@@ -49,8 +48,8 @@ impl Flow {
         self.changed = now;
     }
 
-    /// Little's law over the whole run: the mean number inside times the time is the sum of all stays, those of the
-    /// requests inside (which came at `arrivals`) counted until `now`.
+    /// Little's law over the whole run: the mean number inside times the time is the sum of all stays. Requests still
+    /// inside (which came at `arrivals`) count until `now`.
     ///
     /// # Panics
     /// If it does not hold to the nanosecond, or the number inside is not the number of `arrivals`.

@@ -6,13 +6,13 @@
 //!     +----------------------------- end of each bio <--- request_completed <------------+
 //! ```
 //!
-//! [`BlockLayer`] is the room without tasks: it takes requests, asks the scheduler what may go, and says what is done.
-//! [`submit`] is its door for tasks: `machine.perform(bio).await`.
+//! [`BlockLayer`] is the layer without tasks: it takes requests, asks the scheduler which may go, and reports which are
+//! done. [`submit`] is its door for tasks: `machine.perform(bio).await`.
 //!
-//! The complication: as in Linux there are only so many requests (`nr_requests`, for synchronous and asynchronous ones
-//! apart, as `blk_alloc_request` had them); a submitter that finds none waits. So a flusher with gigabytes to write
-//! shows a scheduler 128 requests at a time, which is much of why block schedulers cannot tell what comes (split-level
-//! paper, section 2.3).
+//! The complication: as in Linux the number of requests is bounded (`nr_requests`, for synchronous and asynchronous
+//! ones apart, as `blk_alloc_request` had them). A submitter that finds none waits. So a flusher with gigabytes to
+//! write shows a scheduler 128 requests at a time. That is much of the reason why block schedulers cannot tell what
+//! comes (split-level paper, section 2.3).
 
 pub mod bio;
 pub mod flow;
@@ -165,8 +165,8 @@ impl BlockLayer {
         self.device.next_completion().unwrap_or(Time::MAX).min(self.not_before)
     }
 
-    /// Takes one request that the device has done by `now`, if there is one: whether it was synchronous, what it was,
-    /// and, appended to `ends`, the ends of its bios.
+    /// Takes one request that the device has done by `now`, if there is one: whether it was synchronous, and the
+    /// request. Appends the ends of its bios to `ends`.
     pub(crate) fn complete(&mut self, now: Time, ends: &mut Vec<BioEnd>, trace: &Trace) -> Option<(bool, Operation)> {
         let finished = self.device.complete(now)?;
         assert!(finished.at <= now, "the device is not ahead of time");

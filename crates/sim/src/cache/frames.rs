@@ -1,12 +1,11 @@
 //! Memory: page frames, and the order in which they are given up.
 //!
-//! Two lists as in Linux (`mm/vmscan.c`): a page comes to the inactive list, and moves to the active list when it is
-//! used a second time (`mark_page_accessed`). Memory is taken from the end of the inactive list; when that is shorter
-//! than the active list, the active list gives pages back to it. So a file read once does not push out what is used
-//! often.
+//! There are two lists as in Linux (`mm/vmscan.c`). A page comes to the inactive list, and moves to the active list at
+//! its second use (`mark_page_accessed`). Memory is taken from the end of the inactive list. When that is shorter than
+//! the active list, the active list gives pages back to it. So a file read once does not push out what is used often.
 //!
 //! The complication: a dirty page, or one that a process reads or writes, cannot be taken. As in Linux since 4.14 it
-//! goes to the active list, so that the next look at the end of the inactive list does not meet it again.
+//! goes to the active list, so that the next scan of the inactive list does not meet it again.
 
 /// Number of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Which pages of one file are in memory, dirty, or being written (Linux: the file's `address_space`).
 //!
-//! Pages stand in chunks of 64, so that "which of these are dirty" is one word, and a file costs memory only where it
-//! has pages. Chunks with dirty pages, and those with pages being written, are listed apart, in order, so that a search
-//! for the next such page does not look at the others between.
+//! Pages stand in chunks of 64. So "which of these are dirty" is one word, and a file costs memory only where it has
+//! pages. Chunks with dirty pages, and those with pages being written, are listed apart, in order. So a search for the
+//! next such page does not visit the others between.
 
 use super::frames::FrameId;
 use plimsoll_core::prefetch;

@@ -1,10 +1,10 @@
-//! The page cache: pages of files in memory, each clean, dirty, being read or being written, each dirty one with the
+//! The page cache: pages of files in memory, each clean, dirty, being read or being written. Each dirty page has the
 //! set of accounts that dirtied it.
 //!
 //! ```text
-//!   absent --insert--> locked --end_read--> clean --dirty--> dirty --begin_writeback--> writeback --end_writeback--> clean
-//!                                             ^                ^---------- dirty again ------+
-//!                                             +-- evicted when memory is short
+//!   absent --insert--> locked --end_read--> clean --dirty--> dirty --begin_writeback--> writeback
+//!     ^                                     | ^                ^------ dirty again -------+   |
+//!     +----- evicted: memory is short ------+ +---------------- end_writeback ----------------+
 //! ```
 //!
 //! [`Cache`] is the state, without tasks or time. [`crate::calls`] and [`crate::writeback`] read, write and throttle. A
@@ -171,8 +171,8 @@ impl Cache {
         self.mapping(inode)?.frame(page)
     }
 
-    /// A call is going to use a page: starts loading what says where it is. The call lets others run before it goes on,
-    /// so that it does not wait for this machine's memory. Without effect on any result.
+    /// A call is going to use a page: starts loading what says where it is. The call lets other tasks run first, so
+    /// that it does not wait for this machine's memory. Without effect on any result.
     pub fn expect_place(&self, inode: InodeNumber, page: u64) {
         if let Some(mapping) = self.mapping(inode) {
             mapping.prefetch(page);

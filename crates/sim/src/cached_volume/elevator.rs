@@ -1,9 +1,9 @@
-//! The queue before the slow device, below the cache: as much of CFQ as decides how the syncer, the flusher and readers
+//! The queue of the slow device, below the cache: the part of CFQ that decides how the syncer, the flusher and readers
 //! share it.
 //!
-//! The paper's cache is a layer of Linux's RAID driver, so the kernel's scheduler (2.6.34: CFQ) is below it, where
-//! writes of the flusher and of the syncer meet the reads of processes. The rules: reads go at once; writes wait in two
-//! queues, the host's and the syncer's, which take turns, and few of them are at the device while a process reads.
+//! The paper's cache is a layer of Linux's RAID driver. So the kernel's scheduler (2.6.34: CFQ) is below it, where
+//! writes of the flusher and of the syncer meet the reads of processes. The rules: reads go at once. Writes wait in two
+//! queues, the host's and the syncer's, which take turns; few of them are at the device while a process reads.
 
 use plimsoll_core::{DeviceProfile, Operation, Span, Time};
 use plimsoll_devices::{DeviceModel, DeviceRequest, Finished};

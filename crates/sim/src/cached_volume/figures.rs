@@ -69,8 +69,8 @@ impl CacheFigures {
         part(self.sum(|counts| counts.read_hits), self.sum(|counts| counts.reads))
     }
 
-    /// The part of all blocks moved that the syncer moved (Differentiated Storage Services, section 5.3): out of the
-    /// cache and to the store, two for each unit that it cleaned.
+    /// The part of all moved blocks that the syncer moved (Differentiated Storage Services, section 5.3). It moves two
+    /// for each cleaned unit: out of the cache and to the store.
     pub fn syncer_part(&self) -> f64 {
         let moved = self.cleaned * 2;
         part(moved, moved + self.sum(|counts| counts.reads + counts.writes))

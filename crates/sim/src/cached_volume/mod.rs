@@ -1,5 +1,5 @@
-//! A volume with a cache: a fast device before a slow one, as one device model. What is in the cache, what comes in and
-//! what leaves is decided by [`plimsoll_cache::Cache`], block by block; here is what that costs.
+//! A volume with a cache: a fast device before a slow one, as one device model. [`plimsoll_cache::Cache`] decides the
+//! content of the cache, block by block; this module models the cost.
 //!
 //! ```text
 //!   request with its class --> a piece for each stretch --> fast device: hits, and writes that are taken in
@@ -9,17 +9,16 @@
 //! ```
 //!
 //! **Pieces.** Blocks of a request that follow each other on the device that they go to are one piece there. The
-//! request is done when all its pieces are; what a read takes in is written to the fast device after that, and no
-//! process waits for it.
+//! request is done when all its pieces are. Blocks that a read takes in are written to the fast device after that, and
+//! no process waits for it.
 //!
-//! **The syncer** has [`CLEANING_RUNS_MAX`] runs of neighbours under way, each up to [`CLEANING_RUN_UNITS_MAX`] long,
-//! which it finds among the next [`CLEANING_WINDOW`] units that have to leave. Before the store is an [`Elevator`],
-//! where its writes meet the host's.
+//! **The syncer** has [`CLEANING_RUNS_MAX`] runs of neighbours under way, each of at most [`CLEANING_RUN_UNITS_MAX`]
+//! units. It finds them among the next [`CLEANING_WINDOW`] units that have to leave. Before the store is an
+//! [`Elevator`], where its writes meet the host's.
 //!
 //! **Left out**: what the cache writes of itself, to be found again after a crash (the paper's prototype does not
-//! describe any). A unit may be given to another block while the write that fills it is under way: no data moves here,
-//! and both writes take their time. A write that is not of whole units goes past the cache, unless its block is in the
-//! cache.
+//! describe any). Another block may get a unit while the write that fills it is under way. No data moves here, and both
+//! writes take their time. A write that is not of whole units goes past the cache, unless its block is in the cache.
 
 mod elevator;
 mod figures;

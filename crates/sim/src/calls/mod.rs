@@ -6,18 +6,12 @@
 //!
 //! Calls entered = calls returned + calls inside, held ones among them.
 
-mod direct;
-pub mod metadata;
+pub mod file;
 pub mod names;
-pub mod read;
 pub mod read_ahead;
-pub mod write;
 
 use crate::executor::{Executor, TaskId};
-use crate::fs::Inode;
-use crate::process::Process;
-use crate::trace::Event;
-use plimsoll_core::{Call, CallDecision, CallId, CallKind, Scheduler, Time};
+use plimsoll_core::{CallId, Scheduler, Time};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -35,6 +29,26 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
+    /// A call enters: gives its number.
+    pub(crate) fn enter(&self) -> CallId {
+        let call = CallId(self.entered.get());
+        self.entered.set(call.0 + 1);
+        self.inside.set(self.inside.get() + 1);
+        call
+    }
+
+    /// The call of `task`, which the scheduler holds, waits until it is released.
+    pub(crate) async fn hold(&self, call: CallId, task: TaskId) {
+        self.held.borrow_mut().insert(call, task);
+        Held { gate: self, call }.await;
+    }
+
+    /// A call returns.
+    pub(crate) fn leave(&self) {
+        self.returned.set(self.returned.get() + 1);
+        self.inside.set(self.inside.get() - 1);
+    }
+
     /// Lets the calls go on that the scheduler names.
     pub(crate) fn release(&self, now: Time, scheduler: &mut dyn Scheduler, executor: &Executor) {
         let mut released = self.released.borrow_mut();
@@ -61,39 +75,5 @@ impl Future for Held<'_> {
 
     fn poll(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<()> {
         if self.gate.held.borrow().contains_key(&self.call) { Poll::Pending } else { Poll::Ready(()) }
-    }
-}
-
-impl Process {
-    /// Enters a call: counts, asks the scheduler, waits if held, and takes the processor time of the entry.
-    pub(crate) async fn enter(&self, kind: CallKind, inode: &Inode, offset: u64, length: u64) -> Call {
-        let (machine, gate) = (self.machine(), &self.machine().gate);
-        let id = CallId(gate.entered.get());
-        gate.entered.set(id.0 + 1);
-        gate.inside.set(gate.inside.get() + 1);
-        let now = machine.now();
-        let (account, thread, file) = (self.session(), self.thread(), inode.number.file());
-        let call = Call { id, account, thread, kind, file, offset, length, entered: now };
-        machine.trace.record(Event::CallEntered, now, file.0, length);
-        let decision = machine.block.borrow_mut().scheduler.call_entered(now, &call);
-        machine.mark_unsettled();
-        if decision == CallDecision::Hold {
-            gate.held.borrow_mut().insert(id, machine.executor.current());
-            Held { gate, call: id }.await;
-        }
-        self.compute(machine.config.cpu.call).await;
-        call
-    }
-
-    /// Returns from a call that moved `bytes`.
-    pub(crate) fn leave(&self, call: &Call, bytes: u64) {
-        let (machine, gate) = (self.machine(), &self.machine().gate);
-        let now = machine.now();
-        gate.returned.set(gate.returned.get() + 1);
-        gate.inside.set(gate.inside.get() - 1);
-        machine.trace.record(Event::CallReturned, now, call.file.0, now.since(call.entered).as_nanos());
-        machine.block.borrow_mut().scheduler.call_returned(now, call);
-        machine.mark_unsettled();
-        self.statistics().record(call.kind, now, now.since(call.entered), bytes);
     }
 }

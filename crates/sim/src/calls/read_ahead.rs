@@ -1,9 +1,8 @@
 //! Read-ahead: how much of a file to read beyond what is asked for (Linux `mm/readahead.c`, `ondemand_readahead`).
 //!
-//! A reader that goes on where it stopped gets a window that doubles up to a maximum. The first page of the window's
-//! last part is marked; the use of a marked page starts the next window before the present one is used up, so that a
-//! sequential reader never waits for the device as long as the device is fast enough. A reader that jumps gets what it
-//! asked for and no more.
+//! A sequential reader gets a window that doubles up to a maximum. The first page of the window's last part is marked.
+//! The use of a marked page starts the next window before the present one is used up. So a sequential reader never
+//! waits for a device that is fast enough. A reader that jumps gets what it asked for and no more.
 //!
 //! Left out of Linux's rules: guessing from the cache that an interleaved reader is sequential
 //! (`try_context_readahead`).

@@ -1,14 +1,14 @@
-//! Runs tasks in virtual time: time stands still while any task can run, and then jumps to the next thing that happens.
+//! Runs tasks in virtual time: time stands still while any task can run, and then jumps to the next event.
 //!
 //! A task is an ordinary future. It runs until it must wait; what it waits for names it to [`Executor::wake`], and it
-//! goes to the end of the ready queue. Tasks that become ready at the same instant run in the order in which they were
-//! woken, timers of the same instant in the order in which they were set: so a run follows from its programs and seeds,
-//! and from nothing else.
+//! goes to the end of the ready queue. Tasks that become ready at the same instant run in the order of their wake-ups.
+//! Timers of the same instant run in the order in which they were set. So a run follows from its programs and seeds
+//! alone.
 //!
-//! The complication: futures do not use the waker that they are polled with, but the executor's own name of the running
-//! task ([`Executor::current`]), which costs no reference counting. So only the waiting primitives of this crate
-//! ([`Executor::sleep_until`], [`wait`]) can be awaited, and each looks at its own condition when it is polled: a wake
-//! too many does no harm. A task waits for several things by waiting for one after the other, or by a [`wait::Group`].
+//! The complication: futures do not use their waker, but the executor's own name of the running task
+//! ([`Executor::current`]), which costs no reference counting. So only the waiting primitives of this crate
+//! ([`Executor::sleep_until`], [`wait`]) can be awaited. Each checks its own condition when it is polled, so a spurious
+//! wake-up does no harm. A task waits for several things by waiting for one after the other, or by a [`wait::Group`].
 //!
 //! A run that makes no progress ends with a panic, which names the processes at fault: see [`progress`].
 

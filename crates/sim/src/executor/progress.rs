@@ -1,9 +1,8 @@
 //! A run that makes no progress ends with a panic instead of going on for ever.
 //!
-//! Two kinds are told apart. A task, or several that wake each other, may go round while time stands still: each run of
-//! a task, and each wait that has nothing to wait for, is a step, and the steps of one instant are bounded. Or
-//! processes wait for what never comes while the kernel's periodic tasks go on: then no process runs and none has a
-//! timer.
+//! Two kinds are told apart. A task, or several that wake each other, may loop while time stands still. Each run of a
+//! task, and each wait that ends at once, is a step, and the steps of one instant are bounded. Or processes wait for
+//! what never comes while the kernel's periodic tasks go on: then no process runs and none has a timer.
 //!
 //! The complication: a loop inside of a task that awaits nothing at all is not seen here. A test's time limit finds it.
 
@@ -52,7 +51,7 @@ impl Executor {
         }
     }
 
-    /// Time goes on to `next`; processes have not ended.
+    /// Time advances to `next`; processes have not ended.
     ///
     /// # Panics
     /// If no process has run for [`SILENCE`] and none has a timer.

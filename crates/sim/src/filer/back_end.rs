@@ -11,7 +11,7 @@ pub(super) type DriveNumber = u32;
 struct Drive {
     model: Box<dyn DeviceModel + Send>,
     capacity_bytes: u64,
-    /// Where the next consistency point goes on.
+    /// Where the next consistency point writes.
     write_at: u64,
     /// When it is looked at next, if that is settled.
     called_at: Option<Time>,
@@ -41,8 +41,7 @@ impl BackEnd {
         BackEnd { drives, flash_hits: platform.flash_hits(), count: platform.drives, write_to: 0 }
     }
 
-    /// Reads from the cache, or from a place of a drive that chance picks; answers which, and when to look at it if
-    /// that is new.
+    /// Reads from the cache, or from a random place of a drive. Answers which, and when to look at it if that is new.
     pub(super) fn read(
         &mut self,
         now: Time,

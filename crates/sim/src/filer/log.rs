@@ -1,12 +1,12 @@
 //! The log of writes, and the consistency points that empty it.
 //!
-//! The log has two halves. Writes are acknowledged once they are in one; when it is full, a consistency point begins,
-//! which writes what it stands for to the drives, and writes go to the other. When that is full before the consistency
-//! point has ended, writes wait (section 2.1).
+//! The log has two halves. Writes are acknowledged once they are in one half. When it is full, a consistency point
+//! begins, which writes its data to the drives, and writes go to the other half. When that is full before the
+//! consistency point has ended, writes wait (section 2.1).
 //!
-//! That is not to happen while the threads can do both, so consistency points are *paced*: "the weight and time slice
-//! given to the MQ changes dynamically based on a complex ratio of the two rates", of their progress and of what fills
-//! the log (section 2.3). The paper does not print the ratio; here it is that of what is left of both
+//! That must not happen while the threads can do both, so consistency points are *paced*. "The weight and time slice
+//! given to the MQ changes dynamically based on a complex ratio of the two rates" (section 2.3). The rates are their
+//! progress and the log's filling. The paper does not print the ratio; here it is that of what is left of both
 //! ([`FilerLog::weights`]), and the weight alone changes.
 
 use super::chance::Chance;
@@ -16,7 +16,7 @@ use plimsoll_executor::QUEUES;
 pub(super) const OPERATIONS: u32 = 500;
 /// What one write to a drive has at the most, bytes. Assumed: a segment of a RAID group's stripe.
 pub(super) const DRIVE_WRITE_BYTES: u32 = 64 << 10;
-/// A consistency point is to be done when this part of the other half is full: the last operations are with the drives
+/// A consistency point is to be done when this part of the other half is full. The last operations are with the drives
 /// for a while.
 const DONE_AT: f64 = 0.75;
 /// The maintenance queue has at most this weight for one of the others: nine draws of ten.
@@ -63,9 +63,9 @@ impl FilerLog {
         true
     }
 
-    /// The weights of the queues, which are `base` unless a consistency point is late: then the maintenance queue has
-    /// as many times its weight as what is left of the point is more than what is left of the room, squared. So however
-    /// little its due is, the point is done with the room, and it has no more than it needs. O(1).
+    /// The weights of the queues: `base`, unless a consistency point is late. Then the maintenance queue's weight is
+    /// multiplied by the square of a ratio. It is the rest of the point over the rest of the room. So however little
+    /// its due is, the point is done with the room, and it has no more than it needs. O(1).
     pub(super) fn weights(&self, base: [u32; QUEUES]) -> [u32; QUEUES] {
         let [high, low, maintenance] = base;
         let left = f64::from(self.operations_left) / f64::from(OPERATIONS);

@@ -45,8 +45,8 @@ pub struct FilerConfig {
     pub policy: Policy,
     /// Where a request waits is chosen by [`plimsoll_executor::Adaptive`], and not by the policy's dispatching.
     pub is_adaptive: bool,
-    /// Whether a turn of maintenance ends with the run in which a client's request came, as in the service threads;
-    /// else it serves its slice out, as in the paper.
+    /// Whether a turn of maintenance ends with the run in which a client's request came, as in the service threads.
+    /// Otherwise it serves its slice out, as in the paper.
     pub maintenance_gives_way: bool,
     /// How much of a processor things take.
     pub costs: Costs,

@@ -11,7 +11,7 @@ use plimsoll_executor::{Adaptive, Arrival, Kind, LowSorts, QUEUES, Queue, Queues
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A request passes a checkpoint after so much work: the shortest slice of the paper but the maintenance queue's
+/// Work between two checkpoints of a request. It is the shortest slice of the paper but the maintenance queue's
 /// (section 4.2), so that a short request is never preempted.
 const CHECKPOINT: Span = Span::from_micros(300);
 

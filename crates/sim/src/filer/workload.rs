@@ -13,7 +13,7 @@ pub struct RequestStream {
     pub kind: Kind,
     /// Sizes in bytes, each with its part of the stream.
     pub sizes: &'static [(u32, f64)],
-    /// Whether each goes on where the last ended: then reads find what was read ahead.
+    /// Whether each begins where the last ended: then reads find data that was read ahead.
     pub is_sequential: bool,
     /// Whether they may lack something: then they are suspended as often as [`FilerWorkload::restarts`] says.
     pub is_suspended: bool,
@@ -52,9 +52,9 @@ const fn in_sequence(stream: RequestStream) -> RequestStream {
 /// Sizes of sequential requests, the specification's SMIX, as NetApp's open implementation of the workload has it.
 const SMIX: &[(u32, f64)] = &[(4 * KIB, 0.4), (8 * KIB, 0.24), (16 * KIB, 0.2), (32 * KIB, 0.08), (64 * KIB, 0.08)];
 
-/// All of them. Parts of SPC-1: random and sequential reads and writes as Gill and Modha have them (SARC, USENIX ATC
-/// 2005, section 4.3), which the paper cites; sizes: section 3.1. SFS2014: Table 5; what it leaves open is assumed and
-/// stands beside it.
+/// All of them. Parts of SPC-1: random and sequential reads and writes as in Gill and Modha (SARC, USENIX ATC 2005,
+/// section 4.3), which the paper cites. Sizes: section 3.1. SFS2014: Table 5; what it leaves open is assumed and stands
+/// beside it.
 pub const WORKLOADS: [FilerWorkload; 5] = [
     FilerWorkload {
         name: "spc-1",

@@ -42,8 +42,8 @@ impl Run {
     }
 }
 
-/// How many runs begin in each stretch of a file, for stretches of several lengths: so that the runs before a page are
-/// counted without going through them, at most 64 numbers for each length.
+/// Number of runs that begin in each stretch of a file, for stretches of several lengths. So the runs before a page are
+/// counted from at most 64 numbers for each length.
 #[derive(Clone, Debug, Default)]
 struct Counts([BTreeMap<u64, usize>; STRETCH_SHIFTS.len()]);
 

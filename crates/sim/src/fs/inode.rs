@@ -20,7 +20,7 @@ pub struct Inode {
     pub number: InodeNumber,
     /// What it is.
     pub kind: InodeKind,
-    /// Held by a task that writes, truncates, or changes a directory (Linux `i_rwsem`, whose readers are not modelled).
+    /// Held by a task that writes, truncates, or changes a directory (Linux `i_rwsem`; its readers are not modelled).
     pub lock: Semaphore,
     size: Cell<u64>,
     is_deleted: Cell<bool>,

@@ -68,14 +68,14 @@ impl Machine {
         self.cache.borrow_mut().set_pinned(InodeNumber::DEVICE, page, is_pinned);
     }
 
-    /// Tells the scheduler that a metadata block was changed for `causes`, before it is dirty for the flusher: what a
-    /// journal does when a block joins a transaction. `previous` are the causes that had joined with it before.
+    /// Tells the scheduler that a metadata block was changed for `causes`, before it is dirty for the flusher. A
+    /// journal does so when a block joins a transaction. `previous` are the causes that had joined with it before.
     pub fn announce_block(&self, page: u64, causes: &CauseSet, previous: &CauseSet) {
         self.announce_dirtied(InodeNumber::DEVICE, PageRange { first: page, count: 1 }, causes, previous.clone());
     }
 
-    /// Takes a dirty block out of the flusher's hands, because it changes again and must not be written before that is
-    /// committed; answers with the causes that had dirtied it.
+    /// Takes a dirty block away from the flusher, because it changes again and must not be written before that is
+    /// committed. Answers the causes that had dirtied it.
     pub fn withdraw_block(&self, page: u64) -> CauseSet {
         let mut cache = self.cache.borrow_mut();
         let causes = cache.withdraw(InodeNumber::DEVICE, page);

@@ -1,35 +1,36 @@
 //! File systems: where the blocks of files lie, what else must be written so that they are found again, and in which
 //! order.
 //!
-//! The machine does what Linux does above and around a file system: system calls and their gate, names, the page cache,
-//! read-ahead, the flusher, throttling, the block layer. A file system implements [`FileSystem`]; [`raw`] is the
-//! smallest one that is real. What is called when:
+//! The machine does what Linux does above and around a file system. That covers system calls and their gate, names, the
+//! page cache, read-ahead, the flusher, throttling and the block layer. A file system implements [`FileSystem`];
+//! [`raw`] is the smallest one that is real. What is called when:
 //!
 //! | a process calls | the machine does | and calls |
 //! | --- | --- | --- |
 //! | creat, mkdir | gate, directory's lock, makes the [`Inode`] | [`create`](FileSystem::create) |
 //! | open, stat | finds the inode | [`lookup`](FileSystem::lookup): reads the directory's and the inode's block |
 //! | unlink | gate, lock, takes the name away; drops the pages | [`unlink`](FileSystem::unlink) |
-//! | rename | gate, both directories' locks, moves the name | [`rename`](FileSystem::rename), `unlink` of what it replaces |
-//! | truncate | gate, lock, waits for writeback of what goes, drops pages | [`truncate`](FileSystem::truncate), then sets the size |
+//! | rename | gate, both directories' locks, moves the name | [`rename`](FileSystem::rename), `unlink` of an old one |
+//! | truncate | gate, lock, waits for writeback, drops pages | [`truncate`](FileSystem::truncate), then sets the size |
 //! | fallocate | gate, lock | [`preallocate`](FileSystem::preallocate), then sets the size if it grows |
-//! | write, append | gate, lock | [`before_write`](FileSystem::before_write) once a call; then pages are dirtied, the size set and the dirtier throttled |
+//! | write, append | gate, lock; dirties pages, sets the size, throttles | [`before_write`](FileSystem::before_write) |
 //! | read | per page: hit, wait, or read-ahead | [`map`](FileSystem::map) for each stretch that is not in memory |
-//! | fsync, fdatasync | gate; writes the file's dirty pages (as below) as the caller, and waits | [`sync`](FileSystem::sync) |
+//! | fsync, fdatasync | gate; writes the file's dirty pages as the caller, waits | [`sync`](FileSystem::sync) |
 //! | sync (all) | writes every file, waits | [`sync_all`](FileSystem::sync_all) |
-//! | (flusher, fsync, a scheduler's wish) | takes the next stretch of dirty pages of a file | [`allocate`](FileSystem::allocate), then [`write_completed`](FileSystem::write_completed) when the device is done |
+//! | (flusher, fsync, a scheduler's wish) | takes the next dirty pages of a file | [`allocate`](FileSystem::allocate) |
+//! | (the device is done) | ends their writeback | [`write_completed`](FileSystem::write_completed) |
 //!
-//! **Actors.** An [`Actor`] does everything: it has a *session*, in whose name it submits I/O (what CFQ sees), and
-//! *causes*, on whose behalf (what a split-level scheduler charges). A process acts for itself. The flusher and a
-//! journal's task are *proxies*: their session is an account of the configuration ([`crate::config::KernelAccounts`]),
-//! their causes are those of the tasks that they serve. When `allocate` is called, `actor.causes` is already the union
-//! of the sets of the pages that are about to be written (split-level paper, section 3.1), so whatever metadata
-//! `allocate` dirties, it dirties for `actor.causes`. A journal keeps for each transaction the union of the causes of
-//! all that joined and commits as `Actor::proxy(journal account, that union)`.
+//! **Actors.** An [`Actor`] does everything. Its *session* is the submitter of its I/O (as CFQ sees it). Its *causes*
+//! are the accounts that the I/O is for (as a split-level scheduler charges). A process acts for itself. The flusher
+//! and a journal's task are *proxies*. Their session is an account of the configuration
+//! ([`crate::config::KernelAccounts`]), their causes are those of the tasks that they serve. When `allocate` is called,
+//! `actor.causes` is already the union of the sets of the pages that are about to be written (split-level paper,
+//! section 3.1). So metadata that `allocate` dirties is dirtied for `actor.causes`. A journal keeps for each
+//! transaction the union of the causes of all that joined and commits as `Actor::proxy(journal account, that union)`.
 //!
 //! **Delayed allocation.** A buffered write allocates nothing: `before_write` may reserve, join a transaction (the
 //! inode's times change) and wait for one that is locked. Blocks are chosen in `allocate`, at writeback, for up to
-//! [`ALLOCATE_PAGES_MAX`] neighbouring dirty pages at once; it answers with a prefix of them that lies in one piece,
+//! [`ALLOCATE_PAGES_MAX`] neighbouring dirty pages at once. It answers with a prefix of them that lies in one piece,
 //! and is called again for the rest. A file system without delayed allocation reserves in `before_write` and answers in
 //! `allocate` with what it has.
 //!
@@ -46,14 +47,14 @@
 //! The class of a metadata page is [`class_of_block`](FileSystem::class_of_block).
 //!
 //! **A journal** spawns its task in [`mount`](FileSystem::mount) with `machine.spawn_kernel(future)`, and builds its
-//! own [`Bio`](crate::block::Bio)s: `machine.perform(bio)` waits for the device, `machine.unplug(&mut plug)` merges and
+//! own [`Bio`](crate::block::Bio)s. `machine.perform(bio)` waits for the device. `machine.unplug(&mut plug)` merges and
 //! submits many, with a [`Group`](crate::executor::wait::Group) to wait for. A barrier is [`flush_bio`], a block that
-//! must be durable has `is_forced`. Ordered data of a transaction: [`Machine::write_file`] with [`Extents::Mapped`]
-//! (writes only what has its place already, so that a commit never needs a handle of its own transaction), then
-//! [`Machine::wait_writeback`]. **A commit may wait** for the device, for free requests, for pages in writeback (of any
-//! file), and for handles to close; it must not wait for `allocate`, for memory, or for a lock of an inode, whose
-//! holders may wait for the commit. For the same reason `before_write` and `allocate` close their handle before they
-//! return.
+//! must be durable has `is_forced`. Ordered data of a transaction takes [`Machine::write_file`] with
+//! [`Extents::Mapped`], then [`Machine::wait_writeback`]. The first writes only pages with a place, so that a commit
+//! never needs a handle of its own transaction. **A commit may wait** for the device, for free requests, for pages in
+//! writeback (of any file), and for handles to close. It must not wait for `allocate`, for memory, or for a lock of an
+//! inode, since the lock's holder may wait for the commit. For the same reason `before_write` and `allocate` close
+//! their handle before they return.
 //!
 //! **Waiting** is done by [`crate::executor::wait`]; no `RefCell` may be borrowed across an `await`. The time is
 //! `machine.now()`; chance, if any, is drawn from a stream that is seeded from `machine.config.seed`.
@@ -214,8 +215,8 @@ pub trait FileSystem {
     /// metadata.
     async fn map(&self, machine: &Machine, actor: &Actor, inode: &Inode, pages: PageRange) -> Extent;
 
-    /// As [`map`](Self::map), at once and from memory alone: a stretch whose blocks are not chosen yet, or not known,
-    /// has no place.
+    /// As [`map`](Self::map), at once and from memory alone: a stretch with blocks that are not chosen yet, or not
+    /// known, has no place.
     fn mapped(&self, inode: &Inode, pages: PageRange) -> Extent;
 
     /// As [`map`](Self::map) for pages that are going to be written: what has no blocks gets them.

@@ -1,7 +1,7 @@
 //! `raw`: files are places on the device, given out once, one behind the other. No metadata, no journal.
 //!
-//! A file lies in extents of a fixed size, which it gets as it grows: what a volume manager does, or a database on a
-//! raw device. It shows what the machine does without a file system, and how little a file system needs.
+//! A file lies in extents of a fixed size, which it gets as it grows. A volume manager does so, or a database on a raw
+//! device. It shows what the machine does without a file system, and how little a file system needs.
 
 use super::{Actor, Extent, FileSystem, Inode, flush_bio};
 use crate::cache::{PAGE_BYTES, PageRange};

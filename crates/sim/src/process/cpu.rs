@@ -1,10 +1,10 @@
 //! Cores, shared fairly: the task that has run least runs next (the rule of Linux's completely fair scheduler).
 //!
 //! A task asks for processor time in pieces. If a core is free it has it at once. Otherwise it waits in the order of
-//! the time that each has run; after a slice a core goes on to the first in that order. A task that has slept does not
-//! get all that it missed, but comes before those that run all the time. So tasks that spin do not hold up a process
-//! that waits for I/O; very many of them do (split-level paper, figure 15). Time for which no task waited is held
-//! against none: alone in its queue, a task is its own level (`update_min_vruntime`).
+//! the time that each has run. After a slice a core runs the first in that order. A task that has slept does not get
+//! all that it missed, but comes before those that run all the time. So tasks that spin do not hold up a process that
+//! waits for I/O; very many of them do (split-level paper, figure 15). Time for which no task waited is held against
+//! none: alone in its queue, a task is its own level (`update_min_vruntime`).
 
 use crate::executor::{Executor, TaskId};
 use plimsoll_core::Span;
@@ -156,7 +156,7 @@ mod tests {
 
     /// Red where a task's time alone is held against it: then it waits for seconds until 64 others have run as long.
     #[test]
-    fn time_alone_is_not_made_up_for_by_those_who_come_later() {
+    fn time_alone_is_not_made_up_for_by_later_containers() {
         let executor = Rc::new(Executor::default());
         let (cpu, served) = (Rc::new(Cpu::new(1)), Rc::new(Cell::new(0)));
         let (inside, shared, count) = (executor.clone(), cpu.clone(), served.clone());

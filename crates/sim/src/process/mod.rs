@@ -11,18 +11,20 @@
 //! });
 //! ```
 //!
-//! Each process draws from a stream of its own, seeded by the machine's seed, its name and how many of that name came
-//! before, so that another process more does not change what it draws. Processes of the same name share statistics.
+//! Each process draws from a stream of its own, seeded by the machine's seed, its name and the number of earlier
+//! processes of that name. So another process does not change what it draws. Processes of the same name share
+//! statistics.
 
 pub(crate) mod cpu;
+mod entry;
+mod metadata;
 
-use crate::calls::read_ahead::ReadAhead;
-use crate::fs::{Actor, FileSystem, Inode};
+use crate::fs::{Actor, FileSystem};
 use crate::machine::Machine;
 use crate::statistics::ProcessStatistics;
 use crate::trace::Trace;
 use crate::writeback::throttle::Dirtier;
-use plimsoll_core::{AccountId, Class, Span, ThreadId, Time};
+use plimsoll_core::{AccountId, Span, ThreadId, Time};
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
 use std::cell::{Cell, RefCell};
@@ -164,67 +166,5 @@ impl Process {
     pub fn random_below(&self, bound: u64) -> u64 {
         let draw = self.0.random.borrow_mut().next_u64();
         ((u128::from(draw) * u128::from(bound)) >> 64) as u64
-    }
-}
-
-/// An open file of a process.
-pub struct File {
-    process: Process,
-    inode: Rc<Inode>,
-    /// Where its reader stands; threads that share the open file share this.
-    read_ahead: Rc<Cell<ReadAhead>>,
-    is_direct: bool,
-    /// What the process says that it reads and writes.
-    class: Option<Class>,
-}
-
-impl File {
-    pub(crate) fn new(process: Process, inode: Rc<Inode>) -> File {
-        File { process, inode, read_ahead: Rc::default(), is_direct: false, class: None }
-    }
-
-    /// The same file, read and written past the page cache (O_DIRECT).
-    pub fn direct(self) -> File {
-        File { is_direct: true, ..self }
-    }
-
-    /// The same file, with `class` on its reads and writes (Differentiated Storage Services, `O_CLASSIFIED`). What is
-    /// written later by the kernel carries what the last writer said.
-    pub fn classified(self, class: Class) -> File {
-        File { class: Some(class), ..self }
-    }
-
-    /// The same open file in the hands of another thread of its machine.
-    pub(crate) fn in_thread(&self, process: Process) -> File {
-        File { process, inode: self.inode.clone(), read_ahead: self.read_ahead.clone(), ..*self }
-    }
-
-    /// Bytes.
-    pub fn size(&self) -> u64 {
-        self.inode.size()
-    }
-
-    /// The inode.
-    pub fn inode(&self) -> &Rc<Inode> {
-        &self.inode
-    }
-
-    pub(crate) fn process(&self) -> &Process {
-        &self.process
-    }
-
-    pub(crate) fn class(&self) -> Option<Class> {
-        self.class
-    }
-
-    pub(crate) fn is_direct(&self) -> bool {
-        self.is_direct
-    }
-
-    pub(crate) fn with_read_ahead<T>(&self, change: impl FnOnce(&mut ReadAhead) -> T) -> T {
-        let mut state = self.read_ahead.get();
-        let answer = change(&mut state);
-        self.read_ahead.set(state);
-        answer
     }
 }

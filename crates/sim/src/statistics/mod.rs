@@ -1,4 +1,4 @@
-//! What processes experienced: for each name and kind of call, how many, how many bytes, how long, and how many in each
+//! The experience of processes: for each name and kind of call, the calls, bytes and times, and the calls of each
 //! second.
 
 use hdrhistogram::Histogram;

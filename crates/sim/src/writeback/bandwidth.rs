@@ -1,8 +1,8 @@
-//! How fast the device writes, how fast processes may dirty, and from when on: the arithmetic of Linux's
-//! `mm/page-writeback.c` for one device, in whole pages and ticks of the kernel's clock.
+//! The device's write speed and the allowed dirtying, over time. It is the arithmetic of Linux's `mm/page-writeback.c`
+//! for one device, in whole pages and ticks of the kernel's clock.
 //!
 //! Below the middle between background and limit no dirtier is held back (*freerun*). Above, a cubic curve around the
-//! *setpoint*, half-way from there to the limit, says by which factor the rate of every dirtier is raised or lowered
+//! *setpoint*, half-way from there to the limit, gives a factor. It raises or lowers the rate of every dirtier
 //! ([`position_ratio`](Bandwidth::position_ratio)). The rate itself is corrected every 200 ms so that at the setpoint
 //! all dirtiers together dirty what the device writes ([`balance`](Bandwidth::balance)).
 //!
@@ -28,9 +28,9 @@ const SPAN_SECONDS: i64 = 8;
 /// Pages since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PageTotals {
-    /// That were written.
+    /// Pages written.
     pub(crate) written: u64,
-    /// That became dirty.
+    /// Pages dirtied.
     pub(crate) dirtied: u64,
 }
 

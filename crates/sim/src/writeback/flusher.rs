@@ -2,8 +2,8 @@
 //!
 //! It writes while more is dirty than the background threshold, and every five seconds what has been dirty for thirty.
 //! It takes files in the order in which they became dirty, and of each a chunk; a file that has more goes behind the
-//! others. Three queues say which file is next: `dirty` (became dirty, oldest first), `io` (to be written in this
-//! round), `more_io` (had their chunk, to be written in the next).
+//! others. Three queues give the next file. They are `dirty` (became dirty, oldest first), `io` (to be written in this
+//! round) and `more_io` (had their chunk, to be written in the next).
 //!
 //! The flusher is a proxy: it submits in the name of its own session, and requests carry the causes of the pages.
 

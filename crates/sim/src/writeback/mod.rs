@@ -38,7 +38,7 @@ pub struct WriteFile {
     pub count_max: u64,
     /// Also those that have no place yet?
     pub extents: Extents,
-    /// A process waits: requests are synchronous, and a page that was dirtied again while it is written is waited for
+    /// A process waits. Requests are synchronous, and a page that was dirtied again while it is written is waited for
     /// and written once more.
     pub is_sync: bool,
 }
@@ -139,8 +139,8 @@ impl Machine {
         wrote
     }
 
-    /// As [`place`](Self::place); if it has to wait, the plug is emptied first, so that no task waits for pages in it
-    /// (Linux empties a task's plug when the task sleeps: `blk_flush_plug` in `schedule`).
+    /// As [`place`](Self::place). If it has to wait, the plug is emptied first, so that no task waits for pages in it.
+    /// (Linux empties a task's plug when the task sleeps: `blk_flush_plug` in `schedule`.)
     async fn place_plugged(
         &self,
         actor: &Actor,
@@ -252,7 +252,7 @@ impl Machine {
         }
     }
 
-    /// A scheduler wishes that a file's dirty pages are written, from where the last ones ended: in the flusher's name,
+    /// A scheduler wishes the writeback of a file's dirty pages, from the end of the last one: in the flusher's name,
     /// without a waiting process.
     pub(crate) fn start_writeback(&self, number: InodeNumber, bytes_max: u64) {
         let Some(inode) = self.find_inode(number) else { return };

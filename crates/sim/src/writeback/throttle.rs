@@ -1,20 +1,19 @@
 //! Slowing down processes that dirty faster than the device writes (Linux `balance_dirty_pages`).
 //!
-//! A process may dirty a number of pages, then it is looked at. Below freerun it goes on, with a new number that grows
-//! with the room that is left. Above, it sleeps so long that its pages per time become the rate limit times the
-//! position ratio: many short pauses, at most 200 ms each, instead of one long stop. At the limit it sleeps until there
-//! is room.
+//! A process may dirty a number of pages, then it is looked at. Below freerun it continues, with a new number that
+//! grows with the room that is left. Above, its sleep makes its pages per time equal to the rate limit times the
+//! position ratio. It makes many short pauses, at most 200 ms each, instead of one long stop. At the limit it sleeps
+//! until there is room.
 //!
 //! The complication: all is counted in ticks of 4 ms, and a look comes before a folio is written, never within it. A
-//! writer that dirties a MiB at once is over its number at every look. The pause that it has earned is two or three
-//! ticks, less than the shortest one, so it is put on account, and every second look or so brings a pause for both.
+//! writer that dirties a MiB at once is over its number at every look. Its earned pause is two or three ticks, less
+//! than the shortest one. So it is put on account, and about every second check brings a pause for both.
 //!
 //! Left out of Linux's rules: the shared count over all tasks of a core (`bdp_ratelimits`), strict limits and cgroups.
 
 use super::bandwidth::{Bandwidth, ONE};
 use crate::config::{TICK, TICKS_PER_SECOND};
 use crate::machine::Machine;
-use crate::process::Process;
 use plimsoll_core::Time;
 use std::cell::Cell;
 
@@ -157,8 +156,7 @@ fn poll_pages(dirty: u64, limit: u64) -> u64 {
 impl Machine {
     /// A process is going to dirty pages; because of those that it has dirtied it may have to wait
     /// (`balance_dirty_pages_ratelimited`).
-    pub(crate) async fn balance_dirty_pages(&self, process: &Process) {
-        let dirtier = process.dirtier();
+    pub(crate) async fn balance_dirty_pages(&self, dirtier: &Dirtier) {
         let is_exceeded = self.dirty_pages() >= self.writeback.bandwidth.borrow().limit_pages;
         let pause_after = dirtier.pause_after.get();
         if dirtier.dirtied.get() < if is_exceeded { pause_after.min(EXCEEDED_PAGES) } else { pause_after } {
@@ -167,7 +165,7 @@ impl Machine {
         while let Some(pause) = self.next_pause(dirtier) {
             // A timer never fires early: it waits for the tick after the last one (`calc_wheel_index`).
             let wakes = Time::from_nanos((self.now_ticks() + pause.ticks + 1) * TICK.as_nanos());
-            process.sleep(wakes.since(self.now())).await;
+            self.executor.sleep(wakes.since(self.now())).await;
             dirtier.end_pause(&pause);
             if !pause.is_at_limit {
                 break;
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_limit_nobody_dirties_and_a_long_think_is_forgotten() {
+    fn at_the_limit_no_task_dirties_and_a_long_think_is_forgotten() {
         let rates = Rates { limit: 1000, task: 0, written: 32_000 };
         assert!(dirtier(256, NOW).judge(NOW, 60_000, rates).expect("it waits").is_at_limit);
         let (thinker, later) = (dirtier(256, 1), 10 * TICKS_PER_SECOND);

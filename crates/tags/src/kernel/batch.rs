@@ -1,8 +1,8 @@
 //! All of a hash table of the kernel's.
 //!
-//! A tenant may have tens of thousands of processes, which begin and end while a thread looks. From key to key that
-//! takes two system calls for each, and begins anew whenever the key is gone that it has come to: under a storm of
-//! forks it need not end. So a table is read bucket by bucket, many at a time.
+//! A tenant may have tens of thousands of processes, which begin and end while a thread looks. Going from key to key
+//! takes two system calls for each. It begins anew whenever the current key is gone, so under a storm of forks it need
+//! not end. So a table is read bucket by bucket, many at a time.
 //!
 //! The kernel fills as much of the room as whole buckets do, and says with `ENOENT` that it has come to the end. Only
 //! then is it all: `libbpf_rs::MapCore::lookup_batch` takes a batch that is not full for the last one, and any error
@@ -79,7 +79,7 @@ mod tests {
     /// key to key.
     /// Promise: tags-processes.
     #[test]
-    fn who_stays_is_found_once_while_others_come_and_go() {
+    fn a_process_that_stays_is_found_once_while_others_come_and_go() {
         let Some(map) = map() else { return };
         let staying = 0..ROOM / 4;
         staying.clone().for_each(|key| put(&map, key));

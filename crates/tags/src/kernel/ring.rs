@@ -1,7 +1,7 @@
-//! The ring of events, read where it lies: taking a record out costs no system call.
+//! The ring of events, read in place: taking a record out costs no system call.
 //!
-//! The kernel's layout (`kernel/bpf/ringbuf.c`): a page with the reader's position, which the reader writes; a page
-//! with the writers' position; then the data, mapped twice in a row, so that no record is ever cut at the end.
+//! The kernel's layout (`kernel/bpf/ringbuf.c`) is a page with the reader's position, which the reader writes, and a
+//! page with the writers' position. The data follows, mapped twice in a row, so that no record is cut at the end.
 //! Positions count bytes and never go back. Before each record stands its length, with a bit that says that it is still
 //! being written, and one that it was given up.
 
@@ -34,8 +34,8 @@ impl Ring {
         Ok(Ring { reader, writers, page, bytes })
     }
 
-    /// Takes out what is complete, in the order in which it was begun, but no more than `records_max` records; says
-    /// whether there were as many, so that more may be there.
+    /// Takes out complete records, in the order in which they were begun, at most `records_max`. The answer is true if
+    /// it took so many, and more may be there.
     pub(super) fn drain(&self, records_max: usize, each: &mut dyn FnMut(&[u8])) -> bool {
         // Only we write it.
         let mut position = self.reader.word(0).load(Ordering::Relaxed);

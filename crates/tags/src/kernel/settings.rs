@@ -1,4 +1,4 @@
-//! What the programs are told before they are loaded: the device, its layout, and addresses of the kernel.
+//! Constants of the programs, set before loading: the device, its layout, and addresses of the kernel.
 
 use super::SWEEP;
 use crate::coverage::Findings;
@@ -22,11 +22,11 @@ const MODULES: [&str; 4] = ["vmlinux", "jbd2", "ext4", "xfs"];
 const TRACEPOINT: &str = "btf_trace_";
 /// Programs for records of requests: not loaded if the caller does not want them.
 const REQUEST_PROGRAMS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
-/// That tells of calls that return: once there, it costs every system call of the machine a look.
+/// The program that reports returns from calls. Once attached, it delays every system call of the machine a little.
 pub(super) const CALL_PROGRAM: &str = "sys_exit";
-/// Slots of the table of tags: 256 MiB of blocks, and as many as one map may have of 32 bytes.
+/// Slots of the table of tags: 256 MiB of blocks at least, and as many of 32 bytes as one map may have.
 const SLOT_SHIFTS: std::ops::RangeInclusive<u32> = 16..=26;
-/// Lines of the table of dirty pages: one run of pages, and 4 GiB of lines.
+/// Least lines of the table of dirty pages: one run of pages. Most: 4 GiB of lines.
 const PAGE_LINES_MIN: u32 = 1 << 6;
 const PAGE_LINES_MAX: u32 = 1 << 26;
 /// The number of the first process identifier namespace (`PROC_PID_INIT_INO`, `include/linux/proc_ns.h`).
@@ -162,7 +162,7 @@ fn fill(object: &Object, name: &str, values: impl Iterator<Item = Vec<u8>>) -> R
     Ok(())
 }
 
-/// The logarithm of the number of slots: one for each block, or as many as are allowed.
+/// Logarithm of the number of slots: one for each block, or as many as are allowed.
 fn slot_shift(sectors: u64, tag_bytes_max: u64) -> u32 {
     let blocks = (sectors * SECTOR_BYTES).div_ceil(BLOCK_BYTES);
     let slots_allowed = (tag_bytes_max / ENTRY_BYTES as u64).max(1);
@@ -170,15 +170,15 @@ fn slot_shift(sectors: u64, tag_bytes_max: u64) -> u32 {
     needed.min(slots_allowed.ilog2()).clamp(*SLOT_SHIFTS.start(), *SLOT_SHIFTS.end())
 }
 
-/// Lines of the table of dirty pages, of four entries each (`bpf/page_table.h`): where as many pages are dirty as may
-/// be, a line has one and a half at the most, and one page in a thousand finds no room in either of its lines.
+/// Lines of the table of dirty pages, of four entries each (`bpf/page_table.h`). With the most dirty pages, a line has
+/// one and a half on average at most. One page in a thousand then finds no room in either of its lines.
 fn page_lines(dirty_pages_max: u32) -> u32 {
     let lines = (u64::from(dirty_pages_max) * 2).div_ceil(3).next_power_of_two();
     u32::try_from(lines).map_or(PAGE_LINES_MAX, |lines| lines.clamp(PAGE_LINES_MIN, PAGE_LINES_MAX))
 }
 
-/// A file system that is a module of the kernel is loaded by its first mount, and has no tracepoints before. Asking for
-/// a context to mount it loads it too; if there is none, its programs are left out, and `Coverage` says so.
+/// Loads the module of a file system, which otherwise its first mount does. Without it there are no tracepoints. Asking
+/// for a context to mount it loads it too; if there is none, its programs are left out, and `Coverage` says so.
 fn load_module(file_system: FileSystem) {
     let name = match file_system {
         FileSystem::Ext4 => "ext4",
@@ -217,7 +217,7 @@ impl Symbols {
         Ok(Symbols { text: fs::read_to_string(PATH).map_err(TagsError::file(PATH))? })
     }
 
-    /// The address of the function `name`; 0 if it is not there, not shown, or not the only one of that name.
+    /// Address of the function `name`; 0 if it is missing, hidden, or not unique.
     fn address(&self, name: &str) -> u64 {
         let mut addresses = self.text.lines().filter_map(|line| {
             let mut fields = line.split_ascii_whitespace();

@@ -1,4 +1,4 @@
-//! What libbpf and the kernel's verifier say goes into the error instead of to the terminal.
+//! Messages of libbpf and the kernel's verifier go into the error instead of to the terminal.
 
 use libbpf_rs::PrintLevel;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 /// How much of it is kept: the end, where the verifier says what it refused.
 const BYTES_MAX: usize = 4000;
 
-/// libbpf has one place for a function that it tells things, so loading is done by one thread at a time.
+/// libbpf has one global callback for messages, so one thread at a time loads.
 static LOADING: Mutex<()> = Mutex::new(());
 static WORDS: Mutex<String> = Mutex::new(String::new());
 

@@ -1,25 +1,24 @@
-//! Which processes belong to which account, and what each account has moved since the last look, without being told of
-//! any fork or end.
+//! The processes of each account, and their I/O since the last look, without an event for a fork or an end.
 //!
-//! A process belongs to the account that it is registered as, else to its parent's, if it was born while its parent
-//! belonged to it, else to that of its cgroup. What it has moved is what its count grew by. When a process waits for a
-//! child, the kernel adds the child's count to the parent's: that part of the growth is *expected*, since it was the
-//! child's before, and not taken again. What a child did after the last look at it is in the parent's growth and
-//! thereby not lost, as is all that a child did that was never seen.
+//! A process belongs to the account that it is registered as. Otherwise it belongs to its parent's, if the parent
+//! belonged to it at the process's birth, else to its cgroup's. What it has moved is what its count grew by. When a
+//! process waits for a child, the kernel adds the child's count to the parent's. That part of the growth is *expected*,
+//! since it was the child's before, and not taken again. The I/O of a child after its last look is in the parent's
+//! growth and thereby not lost. The same holds for a child that was never seen.
 //!
 //! ```text
 //!   look 1   shell 10    dd 40          look 2   shell 55 (dd ended at 45)      moved: 55 - 10 - 40 = 5
 //! ```
 //!
-//! Parents are looked at before their children, so that a child that is still there when it is looked at was not yet in
-//! its parent's count. A process that lets its children go without waiting (`SIGCHLD` ignored) does not grow by them,
-//! and what is expected of it is forgotten after two looks.
+//! Parents are looked at before their children. So a child that is still there at its look was not yet in its parent's
+//! count. A process that lets its children go without waiting (`SIGCHLD` ignored) does not grow by them. The
+//! expectation is forgotten after two looks.
 
 use super::processes::{Identity, Moved, Processes};
 use crate::shared::Group;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Looks after which the count of an ended child is not expected in its parent's any more.
+/// Looks after which an ended child's count is no longer expected in its parent's.
 const EXPECTED_LOOKS: u32 = 2;
 
 /// Which processes are registered as which account.
@@ -68,7 +67,7 @@ impl Census {
     }
 
     /// Looks at every process, and says what each account has moved since the last look. `registered` gains processes
-    /// that inherited and loses processes that have ended; children of a new one belong to it if they were born at
+    /// that inherited and loses processes that have ended. Children of a new one belong to it if they were born at
     /// `since` or later. O(processes) names, and a few files of each member and each new process.
     pub(super) fn look(
         &mut self,
@@ -149,8 +148,8 @@ impl Census {
         of_processes
     }
 
-    /// How much each member's count has grown; takes out processes that have ended, and a parent that waited for one is
-    /// expected to grow.
+    /// Growth of each member's count. Removes ended processes, and expects their count in the parent that waited for
+    /// one.
     fn count(&mut self, table: &dyn Processes, registered: &mut Registered) -> Vec<(u32, Moved)> {
         let (mut grown, mut ended) = (Vec::new(), Vec::new());
         for process in self.parents_first() {
@@ -187,7 +186,7 @@ impl Census {
 }
 
 impl Member {
-    /// The process's own part of a growth, without the count of a child that has ended.
+    /// The process's own part of a growth, without the count of an ended child.
     fn without_expected(&mut self, grown: Moved) -> Moved {
         let own = grown.since(self.expected);
         self.expected = self.expected.since(grown);

@@ -1,18 +1,17 @@
-//! Tags where BPF is not permitted: an I/O belongs to the account of the process that submits it or makes the page
-//! dirty.
+//! Tags without BPF: an I/O belongs to the account of the process that submits it or makes the page dirty.
 //!
 //! The kernel counts for each process what it has read from disks and how much it has made dirty (`/proc/PID/io`,
-//! `CONFIG_TASK_IO_ACCOUNTING`). A thread of its own ([`watch`]) looks at the processes of the accounts every 20 ms and
-//! tells what they have moved as requests that went to the disk and are done. [`census`] finds out which account each
-//! belongs to.
+//! `CONFIG_TASK_IO_ACCOUNTING`). A thread of its own ([`watch`]) looks at the processes of the accounts every 20 ms. It
+//! reports their I/O as requests that went to the disk and are done. [`census`] finds out which account each belongs
+//! to.
 //!
 //! **A caller waits for none of it.** The kernel tells of a process under a lock that the process itself may hold as
-//! long as it likes: by an exec that closes a file of a server that does not answer. Only that thread hangs; no
-//! account is charged as long as it does.
+//! long as it likes. An example is an exec that closes a file of a server that does not answer. Only that thread hangs;
+//! no account is charged as long as it does.
 //!
-//! **What is lost** against the programs: on which disk and where it lies (all of it counts as on this one, and as
-//! sequential), the journal and metadata, a second writer of a dirty page, and every process that is registered
-//! nowhere. A child that is born and loses its parent between two looks belongs to no account, unless its cgroup is
+//! **What is lost** against the programs: the disk of an I/O and its place (all of it counts as on this one, and as
+//! sequential), and the journal and metadata. A second writer of a dirty page and every unregistered process are lost,
+//! too. A child that is born and loses its parent between two looks belongs to no account, unless its cgroup is
 //! registered. There is no tag of any block.
 
 mod census;
@@ -51,10 +50,10 @@ pub(crate) struct Submitters {
     entries: Arc<SharedMemory>,
 }
 
-/// Begins to look at processes, for the block device at `path`; `why` says what keeps the programs from running.
+/// Begins to look at processes, for the block device at `path`. `why` is the reason for which the programs do not run.
 pub(crate) fn begin(path: &Path, options: &Options, why: &str) -> Result<(Box<dyn Source>, Coverage), TagsError> {
     if !rustix::process::geteuid().is_root() {
-        return Err(TagsError::NotRun("who submits I/O is told by files that only root may read".to_owned()));
+        return Err(TagsError::NotRun("only root may read the files that tell which process submits I/O".to_owned()));
     }
     if !Path::new(OWN_COUNT).exists() {
         return Err(TagsError::NotRun(

@@ -1,9 +1,9 @@
-//! What the kernel tells of processes: which they are, and what they have read and written.
+//! The kernel's word on processes: their identity, and the bytes that they have read and written.
 
 use crate::shared::Group;
 use procfs::process::{Io, Process};
 
-/// What a process has moved since it began, with what its children had that it waited for. Bytes.
+/// I/O of a process since its start, with that of children that it waited for. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     /// Read from any disk: counted when the request is submitted.
@@ -41,7 +41,7 @@ impl From<Io> for Moved {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) parent: u32,
-    /// When it began, in the kernel's ticks; with its number it names a process for ever.
+    /// Its start time, in the kernel's ticks. With its number it names a process for ever.
     pub(super) began: u64,
 }
 
@@ -57,8 +57,7 @@ pub(super) trait Processes {
     fn thread(&self, thread: u32) -> Option<(u32, Moved)>;
     /// The cgroups that a process is in, with those above.
     fn groups(&self, process: u32) -> Vec<Group>;
-    /// The threads of a process that are not running, each with the number of the system call that it is in, or with
-    /// less than zero.
+    /// Threads of a process that are not running, each with the number of its system call, or a negative number.
     fn calls(&self, process: u32) -> Vec<(u32, i64)>;
 }
 

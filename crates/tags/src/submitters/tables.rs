@@ -1,9 +1,9 @@
-//! What is registered: the engine's thread registers, the census finds heirs and ended processes, and other threads
+//! The registrations. The engine's thread registers, the census finds heirs and ended processes, and other threads
 //! survey.
 //!
-//! The census keeps a copy for itself. It receives the changes since it last asked, and returns its findings: the lock
-//! is held for as long as the differences take, or a survey's copy, and never while a process is looked at. A change
-//! during a look goes before the look's findings.
+//! The census keeps a copy for itself. It receives the changes since it last asked, and returns its findings. The lock
+//! is held for the differences or a survey's copy, and never during a look at a process. A change during a look goes
+//! before the look's findings.
 
 use super::census::Registered;
 use crate::shared::{Group, Plain, Registration};
@@ -93,9 +93,8 @@ impl Tables {
         (registered_at.unwrap_or_else(boot_ticks), has_new_groups)
     }
 
-    /// Takes over what a look has changed in `registered` since it was `before`. Gives back the accounts that lost a
-    /// process meanwhile: they may have ended, so no process inherits from them, and what was found of them has no
-    /// account.
+    /// Takes over what a look has changed in `registered` since it was `before`. Answers the accounts that lost a
+    /// process meanwhile. They may have ended, so no process inherits from them, and findings about it have no account.
     pub(super) fn remember(&self, before: &Registered, registered: &mut Registered) -> BTreeSet<u32> {
         let (mut came, mut went) = (Vec::new(), Vec::new());
         for (table, before, now) in [

@@ -86,7 +86,7 @@ fn keys(submitters: &Submitters) -> Vec<Vec<u8>> {
 /// Broken on purpose and seen red: a caller that asks for events waits for the look; a drop waits for the thread.
 /// Promise: tags-no-bpf-stuck.
 #[test]
-fn a_look_that_is_never_done_keeps_nobody() {
+fn a_look_that_is_never_done_keeps_no_caller() {
     let ((begun, has_begun), (end, ends)) = (channel(), channel());
     let made = Made { hold: Some((begun, Mutex::new(ends))), ..Made::default() };
     let mut submitters = Submitters::start(Box::new(made), CAPACITY_SECTORS, &[]).unwrap();
@@ -112,7 +112,7 @@ fn a_look_that_is_never_done_keeps_nobody() {
 /// Broken on purpose and seen red: no thread is woken; a look that no thread has taken is put aside by the next one.
 /// Promise: tenants-no-bpf.
 #[test]
-fn what_looks_find_is_handed_over_once_and_wakes_whoever_waits() {
+fn what_looks_find_is_handed_over_once_and_wakes_the_waiting_thread() {
     let made = Made::default();
     let mut submitters = Submitters::start(Box::new(made), CAPACITY_SECTORS, &[]).unwrap();
     submitters.update(Table::Processes, &PROCESS.bytes(), &registration()).unwrap();
@@ -140,7 +140,7 @@ fn what_looks_find_is_handed_over_once_and_wakes_whoever_waits() {
 /// as it.
 /// Promise: tags-number-reuse.
 #[test]
-fn a_number_is_used_again_when_nobody_is_registered_as_it() {
+fn a_number_is_used_again_when_no_task_is_registered_as_it() {
     let made = Made { has_child: true, ..Made::default() };
     let mut submitters = Submitters::start(Box::new(made), CAPACITY_SECTORS, &[]).unwrap();
     let device =
@@ -163,7 +163,7 @@ fn a_number_is_used_again_when_nobody_is_registered_as_it() {
 
 /// Broken on purpose and seen red: an heir of an account that has ended meanwhile is registered.
 #[test]
-fn who_leaves_during_a_look_leaves_nothing_behind() {
+fn an_account_that_leaves_during_a_look_leaves_nothing_behind() {
     for leaves in [false, true] {
         let shared = Arc::new(Shared::new().unwrap());
         let leaving = leaves.then(|| Arc::clone(&shared));

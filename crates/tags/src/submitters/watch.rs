@@ -1,4 +1,4 @@
-//! The thread that looks at processes, and how what it finds comes to the caller that asks for events.
+//! The thread that looks at processes, and the way of its findings to the caller that asks for events.
 //!
 //! What one look has found lies ready until it is taken; before that no look follows, and the kernel counts on. A
 //! thread that takes it never waits: where the thread is just putting something down, it is woken right after.
@@ -58,7 +58,7 @@ impl Shared {
         Ok(Shared { tables: Tables::default(), found: Mutex::default(), handed_over, are_returns_told, is_over })
     }
 
-    /// Takes what was found into `events`, which are empty, and adds what it counts. Never waits.
+    /// Moves the findings into `events`, which are empty, and adds their counts. Never waits.
     pub(super) fn take(&self, events: &mut VecDeque<Event>, counters: &mut BTreeMap<u32, Counters>) {
         let mut found = match self.found.try_lock() {
             Ok(found) => found,
@@ -208,9 +208,9 @@ impl Watch {
         events.push_back(Event::Completed { time_ns, id, sector, bytes, status: 0 });
     }
 
-    /// Tells of each thread that is in none of the calls that return with an event. A running thread may be in one. A
-    /// thread that was let into a call meanwhile has not returned from it, and the caller that let it in may have
-    /// looked at the clock a little before: so what is told is as old as the look before this one.
+    /// Reports each thread that is in none of the calls with an event for their return. A running thread may be in one.
+    /// A thread that was let into a call meanwhile has not returned from it, and the caller may have read the clock a
+    /// little before. So the report has the time of the look before this one.
     fn tell_who_returned(&self, events: &mut VecDeque<Event>) {
         for process in self.census.members() {
             let time_ns = now().saturating_sub(LOOK_EVERY).as_nanos();

@@ -30,6 +30,11 @@ impl Portal {
 
     /// The same with an engine of that configuration.
     pub fn with(config: EngineConfig, volumes: Vec<(Volume, Option<Chap>)>) -> Portal {
+        Portal::at(&"tcp:127.0.0.1:0".parse().unwrap(), config, volumes)
+    }
+
+    /// The same at that address.
+    pub fn at(address: &Address, config: EngineConfig, volumes: Vec<(Volume, Option<Chap>)>) -> Portal {
         let engine = spawn(config).unwrap();
         engine.open_pool("pool", Allocation::default()).unwrap();
         let targets = Targets::default();
@@ -38,8 +43,7 @@ impl Portal {
             assert!(targets.add(Target::of_volume(&name, chap, volume.info(), false)).is_some());
             engine.add_volume(volume).unwrap();
         }
-        let address: Address = "tcp:127.0.0.1:0".parse().unwrap();
-        let listener = Listener::bind(&address, ListenerOptions::default()).unwrap();
+        let listener = Listener::bind(address, ListenerOptions::default()).unwrap();
         let of_sessions = engine.clone();
         let serving = serve(listener, targets, move |session, _| {
             let volume = session.target.name().rsplit(':').next().unwrap().to_owned();
@@ -49,11 +53,11 @@ impl Portal {
         Portal { engine, serving: Some(serving.unwrap()) }
     }
 
-    /// Where it listens, as initiators write it.
+    /// Where it listens, as initiators write it; a Unix socket as the configuration has it.
     pub fn address(&self) -> String {
         match self.serving.as_ref().unwrap().address() {
             Address::Tcp(address) => address.to_string(),
-            Address::Unix(path) => panic!("{}", path.display()),
+            unix => unix.to_string(),
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A line is `device_id,opcode,offset,length,timestamp`: a number, R or W, bytes, bytes, Unix time in microseconds.
 //!
-//! Source: the schema in the README of the repository `alibaba/block-traces` (Li et al., *An In-Depth Analysis of Cloud
-//! Block Storage Workloads in Large-Scale Production*, IISWC 2020).
+//! Source: the schema in the README of the repository `alibaba/block-traces`. (Li et al., *An In-Depth Analysis of
+//! Cloud Block Storage Workloads in Large-Scale Production*, IISWC 2020.)
 
 use super::{Info, LineFormat};
 use crate::fault::FieldError;

@@ -7,9 +7,9 @@
 //!
 //! The kind (RWBS) has D for a discard, W, R, or N for neither, then flags; an F before it is a flush first. A request
 //! without data shows no sectors: with an F it is a flush. The flush before a request with data (`FWFS`) is left out
-//! and counted. As in [`blktrace`](super::blktrace) one action is read ([`BlockAction`]), and the others are left out
-//! and counted: they have forms of their own, which are not looked at. At the end blkparse sums up, starting with a
-//! line such as `CPU0 (8,0):` or `Total (8,0):`; from there on nothing is read.
+//! and counted. As in [`blktrace`](super::blktrace) one action is read ([`BlockAction`]). The others are left out and
+//! counted: they have forms of their own, which are not parsed. At the end blkparse sums up, starting with a line such
+//! as `CPU0 (8,0):` or `Total (8,0):`; from there on nothing is read.
 //!
 //! The device is numbered as in the binary form: major number times 2^20 and minor number.
 //!

@@ -1,13 +1,14 @@
 //! blktrace: the events that Linux writes for `blktrace(8)`, one `struct blk_io_trace` after the other.
 //!
 //! ```text
-//! magic [4]  sequence [4]  time [8]  sector [8]  bytes [4]  action [4]  pid [4]  device [4]  cpu [4]  error [2]  pdu_len [2]
+//! magic [4]  sequence [4]  time [8]  sector [8]  bytes [4]  action [4]
+//! pid [4]  device [4]  cpu [4]  error [2]  pdu_len [2]
 //! ```
 //!
 //! 48 bytes, in the byte order of the traced machine, which the magic number tells; then `pdu_len` bytes that are
-//! passed over. `time` is in nanoseconds of the machine's monotonic clock, `sector` in units of 512 bytes; the low half
-//! of `action` says what happened, the high half to what kind of request. A request goes by several times: queued,
-//! merged, issued, completed. One of these moments is read, [`BlockAction`]; the others are left out and counted.
+//! passed over. `time` is in nanoseconds of the machine's monotonic clock, `sector` in units of 512 bytes. The low half
+//! of `action` is the event, the high half the kind of request. A request goes by several times: queued, merged,
+//! issued, completed. One of these moments is read, [`BlockAction`]; the others are left out and counted.
 //!
 //! blktrace writes a file for each CPU; each alone is in order. `blkparse -d` merges them.
 //!

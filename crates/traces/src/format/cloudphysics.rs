@@ -4,8 +4,8 @@
 //! bytes. The first line names the columns. The zero of the time is not defined; it is the host's. Commands that are no
 //! I/O are left out and counted, as in the binary form, [`vscsi`](super::vscsi), which also has the finer times.
 //!
-//! Source: the sample data of libCacheSim, held against the binary form of the same trace (sizes, sectors and commands
-//! agree, and its microseconds are these seconds).
+//! Source: the sample data of libCacheSim, compared with the binary form of the same trace. Sizes, sectors and commands
+//! agree, and its microseconds are these seconds.
 
 use super::{Info, LineFormat, vscsi};
 use crate::fault::FieldError;

@@ -1,8 +1,8 @@
 //! DiskSim's default text format.
 //!
-//! A line is `time device block count flags`, set apart by blanks: milliseconds since the start of the trace with
-//! decimals, a number, sectors of 512 bytes, sectors, flags in hexadecimal of which bit 0 stands for a read. The other
-//! flags (synchronous, asynchronous, and DiskSim's own) say nothing that a record holds.
+//! A line is `time device block count flags`, separated by blanks. The fields are milliseconds since the start of the
+//! trace with decimals, a number, sectors of 512 bytes, sectors, and flags in hexadecimal. Bit 0 of the flags stands
+//! for a read. The other flags (synchronous, asynchronous, and DiskSim's own) say nothing that a record holds.
 //!
 //! Source: *The DiskSim Simulation Environment Version 4.0 Reference Manual*, Bucy, Schindler, Schlosser and Ganger,
 //! 2008, and the reader of this format in DiskSim's `disksim_iotrace.c`.
@@ -36,7 +36,7 @@ impl LineFormat for DiskSim {
     }
 }
 
-/// What tells the format from [`mqsim`](super::mqsim), whose times are whole numbers: DiskSim writes milliseconds with
+/// The difference from [`mqsim`](super::mqsim), which has whole numbers as times: DiskSim writes milliseconds with
 /// decimals.
 pub(super) fn is_typical(line: &str) -> bool {
     line.split_ascii_whitespace().next().is_some_and(|time| time.contains('.'))

@@ -7,19 +7,18 @@
 //!             filename action offset length                 timestamp filename action offset length
 //! ```
 //!
-//! Offset and length are in bytes; actions with them are `read`, `write`, `trim`, `sync`, `datasync`, `syncfs`, and in
-//! version 2 `wait`; `sync_file_range` is left out and counted, since it makes nothing durable (`sync_file_range(2)`).
+//! Offset and length are in bytes. Actions with them are `read`, `write`, `trim`, `sync`, `datasync`, `syncfs`, and in
+//! version 2 `wait`. `sync_file_range` is left out and counted, since it makes nothing durable (`sync_file_range(2)`).
 //! Without them there are `add`, `open` and `close`, which are left out. A file must be added before it is used; files
 //! are devices, numbered in the order in which they are added. The timestamp counts microseconds from the start of the
 //! run.
 //!
-//! Version 2 knows time only from `wait`, whose offset is microseconds since the wait before, as fio's manual defines
-//! it. (fio's own replay compares it with milliseconds since fio began.) Between two waits all records have the same
-//! time.
+//! Version 2 has time only in `wait`: its offset is microseconds since the wait before, as fio's manual defines it.
+//! (fio's own replay compares it with milliseconds since fio began.) Between two waits all records have the same time.
 //!
-//! The writer writes version 3, the first record at 1 us: fio takes a timestamp of 0 for "none yet" and would not wait
-//! before the next line. It adds and opens a device when its first record comes. Writing zeroes becomes a write, for
-//! want of a word; times are cut to microseconds.
+//! The writer writes version 3, with the first record at 1 us. fio takes a timestamp of 0 for "none yet" and would not
+//! wait before the next line. It adds and opens a device when its first record comes. Writing zeroes becomes a write,
+//! for want of a word; times are cut to microseconds.
 //!
 //! Source: *Trace file format* in fio's manual (3.33), and for the timestamp's unit `log_io_u` and `iolog_delay` in its
 //! `iolog.c`.

@@ -1,15 +1,15 @@
 //! HP: a workstation of 1992 (`hplajw`), the one known trace that tells what each block meant to the file system.
 //!
-//! A line is `time_s,start_us,stop_us,size_bytes,sector,dev_hex,flags_hex,info_hex,op`: seconds since the start of the
-//! trace with decimals, then when the drive began and ended, in microseconds from that moment, bytes, sectors of 512
-//! bytes, three hexadecimal numbers, R or W. The response time is `stop_us`, waiting included.
+//! A line is `time_s,start_us,stop_us,size_bytes,sector,dev_hex,flags_hex,info_hex,op`. First come seconds since the
+//! start of the trace with decimals, then the drive's begin and end in microseconds from that moment. Bytes, sectors of
+//! 512 bytes, three hexadecimal numbers, and R or W follow. The response time is `stop_us`, waiting included.
 //!
-//! The class of a record is bits 16 to 20 of `info`, as its number: 1 file data, 2 inode, 3 directory, 4 indirect
-//! block, 5 superblock, 6 cylinder group, 7 swap, 9 paging of executables. That reading is ours; HP never published
-//! one. The numbers are those of `classes/hp-ux.toml`, not of `ext4.toml`.
+//! The class of a record is bits 16 to 20 of `info`, as its number. 1 is file data, 2 inode, 3 directory, 4 indirect
+//! block, 5 superblock, 6 cylinder group, 7 swap, 9 paging of executables. That reading is this project's; HP never
+//! published one. The numbers are those of `classes/hp-ux.toml`, not of `ext4.toml`.
 //!
 //! Source: the text form is this project's, made from the binary that DiskSim reads (`iotrace_hpl_get_ioreq_event` in
-//! its `disksim_iotrace.c`); Ruemmler and Wilkes, *UNIX disk access patterns*, USENIX Winter 1993.
+//! its `disksim_iotrace.c`). See Ruemmler and Wilkes, *UNIX disk access patterns*, USENIX Winter 1993.
 
 use super::{Info, LineFormat};
 use crate::fault::FieldError;

@@ -1,7 +1,7 @@
 //! `.lis`: the traces of the ARC paper, reads only and without times.
 //!
-//! A line is `start count ignored request`, set apart by blanks: first block, number of blocks of 512 bytes, a field
-//! without a meaning, and the request's number, which some files leave at 0. Without times every record stands at the
+//! A line is `start count ignored request`, separated by blanks: first block, number of blocks of 512 bytes, a field
+//! without a meaning, and the request's number. Some files leave that at 0. Without times every record stands at the
 //! clock's zero; their order is that of the file.
 //!
 //! Source: Megiddo and Modha, *ARC: A Self-Tuning, Low Overhead Replacement Cache*, FAST 2003, and the description that

@@ -1,7 +1,7 @@
 //! MQSim's text format.
 //!
-//! A line is `time device address size type`, set apart by blanks: nanoseconds since the start of the trace, a number,
-//! sectors of 512 bytes, sectors, and 0 for a write or 1 for a read.
+//! A line is `time device address size type`, separated by blanks: nanoseconds since the start of the trace, a number,
+//! sectors of 512 bytes, sectors. The type is 0 for a write or 1 for a read.
 //!
 //! The complication: MQSim's workload definition may set another unit of time (`Time_Unit`), which the trace itself
 //! does not say. Nanoseconds are what its own traces have.

@@ -1,15 +1,15 @@
 //! MSR Cambridge: 36 volumes of a research laboratory's servers over a week.
 //!
-//! A line is `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`: Windows file time (units of 100 ns since
-//! 1601), a name, a number, `Read` or `Write`, bytes, bytes, units of 100 ns. The time becomes Unix time, so that it
-//! can be held against other formats; a time before 1970 is refused.
+//! A line is `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`. The fields are Windows file time (units of
+//! 100 ns since 1601), a name, a number, `Read` or `Write`, bytes, bytes, units of 100 ns. The time becomes Unix time,
+//! so that it can be held against other formats; a time before 1970 is refused.
 //!
-//! The complication: disks are numbered within a host. The first host's disks keep their numbers; should other hosts'
-//! lines be in the same file, theirs are the host's place in the order of appearance times 65536 and the disk's number.
+//! The complication: disks are numbered within a host. The first host's disks keep their numbers. Disks of other hosts
+//! in the same file get the host's place in the order of appearance times 65536, plus the disk's number.
 //! [`Reader::device_name`](crate::Reader::device_name) gives the host's name back.
 //!
-//! The writer writes reads and writes (zeroes are written as a write) to one host of its own; flushes and trims it
-//! refuses, because the format has no word for them. It cuts times to 100 ns and writes an unknown response time as 0.
+//! The writer writes reads and writes (zeroes are written as a write) to one host of its own. It refuses flushes and
+//! trims, because the format has no word for them. It cuts times to 100 ns and writes an unknown response time as 0.
 //!
 //! Source: the README of the traces at SNIA IOTTA (Narayanan, Donnelly and Rowstron, *Write Off-Loading*, FAST 2008).
 

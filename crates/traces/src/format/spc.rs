@@ -5,8 +5,8 @@
 //! seconds since the start of the trace. More fields may follow and are the writer's own. Note that the size is in
 //! *bytes*, while the address is in *blocks*.
 //!
-//! The definition leaves the size of a block to the description of each trace; that of the UMass traces is 512 bytes,
-//! and that is what is read here.
+//! The definition leaves the size of a block to the description of each trace. That of the UMass traces is 512 bytes,
+//! which this reader uses.
 //!
 //! Source: *SPC Trace File Format Specification*, revision 1.0.1, Storage Performance Council, 2002.
 

@@ -8,7 +8,7 @@
 //! are left out and counted.
 //!
 //! Source: Lee, Kumano, Matsuki, Endo, Fukumoto and Sugawara, *Understanding Storage Traffic Characteristics on
-//! Enterprise Virtual Desktop Infrastructure*, SYSTOR 2017, and the README of the traces at SNIA IOTTA.
+//! Enterprise Virtual Desktop Infrastructure*, SYSTOR 2017. Also the README of the traces at SNIA IOTTA.
 
 use super::{Info, LineFormat};
 use crate::fault::FieldError;

@@ -6,8 +6,8 @@
 //!
 //! The traces are published as `.tgz`: unpack the archive first, the reader takes gzip but not tar.
 //!
-//! Source: the README of the traces at SNIA IOTTA (Zhang et al., *OSCA: An Online-Model Based Cache Allocation Scheme
-//! in Cloud Block Storage Systems*, USENIX ATC 2020).
+//! Source: the README of the traces at SNIA IOTTA. (Zhang et al., *OSCA: An Online-Model Based Cache Allocation Scheme
+//! in Cloud Block Storage Systems*, USENIX ATC 2020.)
 
 use super::{Info, LineFormat};
 use crate::fault::FieldError;

@@ -7,7 +7,7 @@
 //! version 2 (40)   cmd [2]  ver [2]  sn [4]  len [4]  nSG [4]  lbn [8]  ts [8]  rt [8]
 //! ```
 //!
-//! `len` is in bytes, `lbn` in sectors of 512 bytes, `ts` in microseconds of the traced host's clock; the high byte of
+//! `len` is in bytes, `lbn` in sectors of 512 bytes, `ts` in microseconds of the traced host's clock. The high byte of
 //! `ver` is the version, the low byte of `cmd` the SCSI operation code. The version is told by where `ver` and `cmd`
 //! make sense. The unit of `rt` is nowhere defined, so no response time is taken from it. Commands that are no I/O
 //! (INQUIRY and the like) are left out and counted.
@@ -112,7 +112,8 @@ pub(super) fn fits(sample: &[u8]) -> bool {
 pub(super) struct Vscsi(VscsiVersion);
 
 impl Vscsi {
-    /// Reads the layout whose version stands in the first records, or version 1 if none does: that says what is wrong.
+    /// Reads the layout of the version in the first records, or version 1 if there is none: then its error says what is
+    /// wrong.
     pub fn new(sample: &[u8]) -> Vscsi {
         Vscsi(VERSIONS.into_iter().find(|version| version.fits(sample, |_| true)).unwrap_or(VscsiVersion::One))
     }

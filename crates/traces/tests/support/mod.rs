@@ -27,7 +27,7 @@ pub fn drain(reader: Reader) -> (Vec<TraceRecord>, Option<TraceError>) {
     (records, failure)
 }
 
-/// All records of content whose format is to be detected.
+/// All records of content with a format that is to be detected.
 pub fn records(content: impl AsRef<[u8]>) -> Vec<TraceRecord> {
     let (records, error) = read(content, ReadOptions::default());
     assert!(error.is_none(), "{}", error.unwrap());

@@ -97,9 +97,9 @@ impl Access {
     }
 }
 
-/// Where a thread begins among `blocks`: threads that read one file sequentially start far from each other (Zygaria,
-/// section 5.3), at the start, the half, a quarter, three quarters and so on, so that one more leaves the others
-/// where they are.
+/// First block of a thread among `blocks`. Threads that read one file sequentially start far from each other (Zygaria,
+/// section 5.3): at the start, the half, a quarter, three quarters and so on. So one more leaves the others where they
+/// are.
 fn spread(thread: u32, blocks: u64) -> u64 {
     ((u128::from(blocks) * u128::from(thread.reverse_bits())) >> u32::BITS) as u64
 }

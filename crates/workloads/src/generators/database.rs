@@ -1,14 +1,14 @@
 //! A checkpointing database: what SQLite does in WAL mode (the split-level paper's figure 18).
 //!
 //! One connection updates random rows: it reads the row's page, appends the new page to the log, and calls fsync on
-//! the log. Another begins a checkpoint whenever the log has so many pages ("dirty buffers") more: it makes the log
-//! durable, reads the changed pages from it, writes them to the database in the order of their places, and calls
-//! fsync on the database.
+//! the log. Another begins a checkpoint whenever the log has so many pages ("dirty buffers") more. It makes the log
+//! durable, reads the changed pages from it, writes them to the database in order of place, and calls fsync on the
+//! database.
 //!
-//! **Complication.** SQLite starts its log anew when a checkpoint has caught up with it. Here the log is a circle
-//! that holds two checkpoints' worth, so its length is bounded, as the paper's minor changes to SQLite (concurrent
-//! appends and checkpoints) also need. Which pages are dirty follows from how many updates there were, as in the
-//! TPC-B-like workload.
+//! **Complication.** SQLite starts its log anew when a checkpoint has caught up with it. Here the log is a circle that
+//! holds two checkpoints' worth, so its length is bounded. The paper's minor changes to SQLite (concurrent appends and
+//! checkpoints) also need that. Which pages are dirty follows from how many updates there were, as in the TPC-B-like
+//! workload.
 
 use crate::design::{Common, Design};
 use crate::file::FileSpec;

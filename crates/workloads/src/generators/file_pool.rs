@@ -1,8 +1,8 @@
-//! The file server and the e-mail server of Differentiated Storage Services (SOSP 2011), sections 5.2 to 5.5: a pool of
-//! files of many sizes, from which whole files are read, and to which whole files are added.
+//! The file server and the e-mail server of Differentiated Storage Services (SOSP 2011), sections 5.2 to 5.5. Whole
+//! files are read from a pool of files of many sizes, and whole files are added to it.
 //!
-//! With the paper's numbers the pool and what is added come to 184 GB (file server) and 204 GB (e-mail server) in the
-//! paper; to 190 and 194 GB here: Table 8 is printed in whole per cents.
+//! With the paper's numbers the pool and the added files come to 184 GB (file server) and 204 GB (e-mail server) in the
+//! paper. Here they come to 190 and 194 GB: Table 8 is printed in whole per cents.
 
 use crate::design::{Common, Design};
 use crate::file::{Before, FileSpec};
@@ -72,9 +72,9 @@ pub(crate) struct FilePool {
 }
 
 impl FilePool {
-    /// The paper's numbers: sections 5.4 (262,144 files, 30 a directory, as many transactions) and 5.5 (a million
-    /// files in 1000 directories, as many transactions, requests of 4 KiB). The file server's request size is not in
-    /// the paper; 32 KiB is what NFS clients of its time ask for at most by default.
+    /// The paper's numbers. Section 5.4 has 262,144 files, 30 a directory, as many transactions; section 5.5 a million
+    /// files in 1000 directories, as many transactions, requests of 4 KiB. The file server's request size is not in the
+    /// paper; 32 KiB is what NFS clients of its time ask for at most by default.
     pub(crate) fn of_the_paper(server: Server) -> FilePool {
         match server {
             Server::File => {

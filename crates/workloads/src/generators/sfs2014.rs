@@ -1,13 +1,13 @@
 //! SFS2014-like: the four workloads of the SPEC SFS 2014 benchmark as the request-executor paper runs them (its Table
 //! 5).
 //!
-//! Load is in the benchmark's own units: databases, builds, streams, desktops. Each unit has its components, each of
-//! them threads that do so many operations a second, evenly spaced, one after the other, on the unit's files.
+//! Load is in the benchmark's own units: databases, builds, streams, desktops. Each unit has its components. A
+//! component is threads that do so many operations a second, evenly spaced, one after the other, on the unit's files.
 //!
-//! **Sources.** *Table 5*: what the paper's Table 5 says, which always wins. *Guide*: SPEC SFS 2014 User's Guide
-//! (operation mix and read sizes of DATABASE; 24 GB a database, 5 GB a build, 24 GB a stream, 12 GB a desktop).
-//! *Ours*: what neither says, chosen so that the parts add up to a hundred. So this is *like* SFS2014 and never a
-//! SPEC result.
+//! **Sources.** *Table 5*: what the paper's Table 5 says, which always wins. *Guide*: SPEC SFS 2014 User's Guide. It
+//! has the operation mix and read sizes of DATABASE, and 24 GB a database, 5 GB a build, 24 GB a stream, 12 GB a
+//! desktop. *Ours*: what neither says, chosen so that the parts add up to a hundred. So this is *like* SFS2014 and
+//! never a SPEC result.
 
 use crate::design::{Common, Design};
 use crate::file::{Before, FileSpec};
@@ -92,8 +92,8 @@ const DATABASE: &[Component] = &[
 ];
 
 /// 500 operations a second and build in five threads, 60,000 files of 16 KiB: ours (guide: "several tens of thousands
-/// of files"). Mix: Table 5 (70 % stat); the other 30 %: ours. Reads: Table 5 (45 % of 4 to 8 KB); writes: Table 5
-/// (39 % of 1 to 8 KB, 36 % of 64 to 128 KB); the others: ours.
+/// of files"). Mix: Table 5 (70 % stat); the other 30 %: ours. Reads: Table 5 (45 % of 4 to 8 KB). Writes: Table 5 (39
+/// % of 1 to 8 KB, 36 % of 64 to 128 KB). The others: ours.
 const BUILD: &[Component] = &[Component {
     name: "build",
     threads: 5,
@@ -115,9 +115,9 @@ const BUILD: &[Component] = &[Component {
     writes: &[((KIB, 8 * KIB), 39), ((64 * KIB, 128 * KIB), 36), ((8704, 63 * KIB), 25)],
 }];
 
-/// 10 operations a second and stream (9 of data, 1 of companions) and 12 + 12 files of 1 GiB: ours; the sum is the
-/// guide's 24 GB. Mix: Table 5 (100 % sequential writes; 84 % random reads; the other 16 %: ours). Writes: Table 5
-/// (95 % of 64 KB or more); reads: Table 5 (all of 64 KB or more); up to how much: ours.
+/// 10 operations a second and stream (9 of data, 1 of companions) and 12 + 12 files of 1 GiB: ours. The sum is the
+/// guide's 24 GB. Mix: Table 5 (100 % sequential writes; 84 % random reads; the other 16 %: ours). Writes: Table 5 (95
+/// % of 64 KB or more); reads: Table 5 (all of 64 KB or more); up to how much: ours.
 const VIDEO: &[Component] = &[
     Component {
         name: "data",
@@ -148,8 +148,8 @@ const VIDEO: &[Component] = &[
 ];
 
 /// 200 operations a second and desktop in two threads, 12 files of 1 GiB: ours; the sum is the guide's 12 GB. Mix:
-/// Table 5 (20 % random reads, 64 % random writes); the other 16 %: ours. Reads: Table 5 (59 % of 16 to 32 KB);
-/// writes: Table 5 (71 % of at most 4 KB, of which 21 % are 0.5 KB); the others: ours.
+/// Table 5 (20 % random reads, 64 % random writes); the other 16 %: ours. Reads: Table 5 (59 % of 16 to 32 KB). Writes:
+/// Table 5 (71 % of at most 4 KB, of which 21 % are 0.5 KB). The others: ours.
 const DESKTOP: &[Component] = &[Component {
     name: "desktop",
     threads: 2,

@@ -2,22 +2,22 @@
 //! paper).
 //!
 //! Capacity is in three units: a data store (45 %), a user store (45 %) and a log (10 %). Load is in business scaling
-//! units (BSUs) of 50 I/Os a second, each of eight streams: uniformly random, sequential, and *walks* in hot spots,
-//! which stay near where they were and come back to it.
+//! units (BSUs) of 50 I/Os a second, each of eight streams. Streams are uniformly random, sequential, or *walks* in hot
+//! spots, which stay near where they were and come back to it.
 //!
-//! **Rule.** Each stream of each BSU is a Poisson process of its own intensity. Their union is a Poisson process of
-//! 50 x load a second whose events choose a stream by intensity and a BSU evenly, which is how it is drawn here: one
-//! clock, however large the load. Calls are started when due, whatever is outstanding.
+//! **Rule.** Each stream of each BSU is a Poisson process of its own intensity. Their union is a Poisson process of 50
+//! x load a second. Its events choose a stream by intensity and a BSU evenly. It is drawn that way here: one clock,
+//! however large the load. Calls are started when due, whatever is outstanding.
 //!
 //! **Walk.** A hot spot is a binary tree over leaves of eight 4 KiB blocks. A step goes up from the current leaf to a
-//! subtree of 64 leaves, and on to one twice as large 44 times in a hundred, again and again; then down to any of its
-//! leaves. Reads cycle through a leaf's blocks; writes begin at every eighth leaf, hit what was read there or any
-//! block, and 15 in a hundred are repeated.
+//! subtree of 64 leaves, and on to one twice as large 44 times in a hundred, again and again. Then it goes down to any
+//! of its leaves. Reads cycle through a leaf's blocks. Writes begin at every eighth leaf, hit blocks that were read
+//! there or any block, and 15 in a hundred are repeated.
 //!
 //! **Sources.** Shares of capacity, 40 % reads, streams and 59.6 % for the data store: the paper's section 3.1.
-//! Intensities, read shares, places, lengths and the walk's constants: the stream tables of the SPC-1 specification
-//! as they are encoded in NetApp's published generator (spc1.c, 2005-2009, its "fixed" walk without offsets); no line
-//! of it is used. The specification itself was not at hand, so the result is *like* SPC-1 and never an SPC-1 result.
+//! Intensities, read shares, places, lengths and the walk's constants are the stream tables of the SPC-1 specification,
+//! as encoded in NetApp's published generator (spc1.c, 2005-2009, its "fixed" walk without offsets). No line of it is
+//! used. The specification itself was not at hand, so the result is *like* SPC-1 and never an SPC-1 result.
 
 use crate::design::{Common, Design};
 use crate::file::FileSpec;
@@ -43,7 +43,7 @@ const WRITE_LEAF_MULTIPLE: u64 = 8;
 const ANY_BLOCK_PERCENT: u32 = 50;
 /// Per cent of writes that are repeated by the next write (SPC-1).
 const REPEAT_PERCENT: u32 = 15;
-/// Leaves whose cycle of reads is remembered; beyond, leaves share. Ours: bounds the memory to 64 KiB a hot spot.
+/// Leaves with a remembered cycle of reads; beyond, leaves share. Ours: bounds the memory to 64 KiB a hot spot.
 const REMEMBERED_LEAVES_MAX: u64 = 1 << 16;
 /// Blocks of a sequential transfer, by weight (SPC-1's SMIX: 40, 24, 20, 8 and 8 %).
 const SEQUENTIAL_BLOCKS: &[(u64, u32)] = &[(1, 40), (2, 24), (4, 20), (8, 8), (16, 8)];

@@ -1,4 +1,4 @@
-//! Threads that only compute: what the split-level paper's figure 15 runs to show that its many threads disturb the
+//! Threads that only compute. The split-level paper's figure 15 runs them to show that its many threads disturb the
 //! reader by the processor and not by the disk.
 
 use crate::design::{Common, Design};

@@ -3,12 +3,12 @@
 //!
 //! **Clients** read the page of a random account, change it in the database's own memory, and wait until their commit
 //! is durable. **The WAL writer** writes the records of all waiting clients in whole pages, calls fdatasync, and lets
-//! them go: group commit. **The checkpointer**, each interval, writes the pages that were changed since, in the order
-//! of the file, spread over half the interval, and then calls fsync; this last is what hurts the clients.
+//! them go: group commit. **The checkpointer**, each interval, writes the pages that changed since, in the order of the
+//! file, spread over half the interval. Then it calls fsync, which hurts the clients.
 //!
-//! **Complication.** The first change of a page after a checkpoint puts the whole page into the log. Which pages were
-//! changed is not shared between threads: accounts are drawn evenly, so the *number* of updates says with which
-//! probability a page is dirty, and that number goes through counters.
+//! **Complication.** The first change of a page after a checkpoint puts the whole page into the log. Threads do not
+//! share which pages were changed. Accounts are drawn evenly, so the *number* of updates gives the probability that a
+//! page is dirty, and that number goes through counters.
 
 use crate::design::{Common, Design};
 use crate::file::{Before, FileSpec};
@@ -24,8 +24,8 @@ use std::ops::Range;
 const PAGE: u64 = 8192;
 /// Rows in the accounts table for each unit of scale (pgbench's documentation).
 const ACCOUNTS_PER_SCALE: u64 = 100_000;
-/// Rows in a page: 8192 bytes less 24 of header, at 128 bytes of tuple (a 24-byte header, 97 of data, aligned to 8)
-/// and 4 of line pointer (PostgreSQL's page layout; 13 MB for each unit of scale).
+/// Rows in a page: 8192 bytes less 24 of header, at 128 bytes of tuple (a 24-byte header, 97 of data, aligned to 8) and
+/// 4 of line pointer. (PostgreSQL's page layout; 13 MB for each unit of scale.)
 const ACCOUNTS_PER_PAGE: u64 = 61;
 /// History rows in a page: 52 bytes of tuple and line pointer, aligned (PostgreSQL's page layout).
 const HISTORY_ROWS_PER_PAGE: u64 = 157;
@@ -113,7 +113,7 @@ impl Design for TpcB {
     }
 }
 
-/// Writes a range, shorter than `size`, of a file that goes on at its start behind `size` bytes.
+/// Writes a range, shorter than `size`, of a file that wraps around behind `size` bytes.
 fn write_round(file: FileIndex, range: Range<u64>, size: u64, chunk: u64, script: &mut Script) {
     let (first, length) = (range.start % size, (range.end - range.start).min(size));
     let before_end = length.min(size - first);

@@ -1,8 +1,8 @@
 //! TPC-H-like: the I/O of the decision-support queries that Differentiated Storage Services runs (2, 17, 18 and 19).
 //!
-//! A query is scans of tables, random look-ups by an index, and temporary files, one after the other. Which of them
-//! is ours, from the text of each query in the TPC-H specification, its cardinalities and the selectivity of its
-//! predicates, with the plan that a row store with indexes on keys chooses:
+//! A query is scans of tables, random look-ups by an index, and temporary files, one after the other. Which of them is
+//! ours: it follows from each query's text in the TPC-H specification, its cardinalities and the selectivity of its
+//! predicates. The plan is that of a row store with indexes on keys:
 //!
 //! | query | plan |
 //! | --- | --- |
@@ -11,8 +11,8 @@
 //! | 18 | scan lineitem and sort its orders and quantities through a temporary file; scan orders; scan customer |
 //! | 19 | scan part; scan lineitem |
 //!
-//! Every read and write says what it is of, as the paper's PostgreSQL does (table 6): a table read in order, a table
-//! read by its index, an index, a temporary table. So a table is opened twice, once for either way of reading.
+//! Every read and write has a class, as in the paper's PostgreSQL (table 6): a table read in order, a table read by its
+//! index, an index, a temporary table. So a table is opened twice, once for either way of reading.
 
 use crate::design::{Common, Design};
 use crate::file::{Before, FileSpec};

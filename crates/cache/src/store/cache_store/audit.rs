@@ -6,8 +6,8 @@ use crate::units::{State, UnitId};
 use std::collections::BTreeMap;
 
 impl CacheStore {
-    /// Looks at everything: the half that decides, which request has and which wait for each block, what is copied,
-    /// what is in limbo and what is dirty. Between two calls of the host's. O(units + requests).
+    /// Checks everything: the deciding half, the requests that have or wait for each block, copied units, units in
+    /// limbo and dirty units. Between two calls of the host's. O(units + requests).
     ///
     /// # Errors
     /// The first thing that is not so.
@@ -22,7 +22,7 @@ impl CacheStore {
         self.audit_marks()
     }
 
-    /// Each unit that is being copied is so by one slot, or waits for one flush.
+    /// Each unit being copied belongs to one slot, or waits for one flush.
     fn audit_jobs(&self) -> Result<(), String> {
         let victims = self.slots.slots.iter().filter(|slot| slot.step != Step::Vacant);
         let is_at_work = |slot: &&Slot| slot.step != Step::Lock && slot.job().is_some();

@@ -1,18 +1,16 @@
-//! Between the two devices: what is dirty is copied to the store, and units are made ready to be given away.
+//! Between the two devices: copies dirty units to the store, and makes units ready for other blocks.
 //!
-//! **Cleaning** is three steps, after the journal is durable in where the block is: the store is written, the store is
-//! flushed, the journal says that the unit is clean. Units that are
-//! copied wait together for one flush. A block that is written meanwhile is in another unit then; what was copied is an
-//! older version, and nothing is recorded.
+//! **Cleaning** takes three steps, after the journal's record of the block is durable: write to the store, flush the
+//! store, record the unit as clean. Units that are copied wait together for one flush. A block that is written
+//! meanwhile is in another unit then; what was copied is an older version, and nothing is recorded.
 //!
-//! **Neighbours together.** A disk takes one write of 128 KiB in little more time than one of 4 KiB, and what was
-//! written as one file is given up as one, too. So units are taken by turns of half of the places, in the order of the
-//! store; those one behind the other are a run: all are read, and only then written, in order, so that the host sees
-//! that one goes on where the other ends. A run waits for no unit that itself waits: a block that another slot holds is
-//! in no run.
+//! **Neighbours together.** A disk takes one write of 128 KiB in little more time than one of 4 KiB. Blocks that were
+//! written as one file are also given up together. So units are taken by turns of half of the places, in the order of
+//! the store. Consecutive units are a run: all are read, and only then written, in order, so that the host sees
+//! consecutive writes. A run waits for no unit that itself waits: a block that another slot holds is in no run.
 //!
 //! **When it is flushed.** A flush is dear, so it waits until many are copied, or all. While a request waits for a
-//! unit, as many as are still being copied are enough: a wait for all could be a wait for one that is stuck.
+//! unit, as many as are still being copied are enough. A wait for all could be a wait for a stuck one.
 //!
 //! **When the device has failed**, which can be read perhaps: units are copied as before, on request. Their marks stay
 //! in memory, as the journal cannot be written. The next start finds them dirty and copies them once more, over the
@@ -20,13 +18,13 @@
 //! journal is not known to be durable with its record.
 //!
 //! **Ready** is a unit of which the device has forgotten what was in it. Some are kept ready, so that a write need not
-//! wait: the oldest free units are forgotten in the cache, and with the next block of the journal on the device.
+//! wait. The oldest free units are forgotten in the cache, and with the next block of the journal on the device.
 //!
-//! **What a read brought in** is recorded as clean only when the store has been flushed since: what was read there may
-//! still be in the store's volatile cache, and after a crash the cache would have a version that the store never had.
-//! When a flush of the store has failed once, nothing that a read brings in is recorded any more: what the store has
-//! lost may be read there for a while, and no flush tells. As many units wait for that as there is room for; other
-//! blocks that reads brought in are recorded when the cache is closed (`control`).
+//! **A block that a read brought in** is recorded as clean only after a flush of the store. The block may still be in
+//! the store's volatile cache; after a crash the cache would have a version that the store never had. After one failed
+//! flush of the store, blocks that a read brings in are not recorded any more. Reads may return lost data for a while,
+//! and no flush tells. As many units wait for that as there is room for; other blocks that reads brought in are
+//! recorded when the cache is closed (`control`).
 //!
 //! **What waits for the syncer's flush**: the syncer. A unit that was copied is dirty until the store has been flushed.
 //! So a client's flush has what it needs when the journal is durable. It asks for a flush of the store only for what
@@ -37,11 +35,11 @@ use crate::store::cleaner::{CLEANED_MAX, Cleaned, Why};
 use crate::store::journal::Change;
 use crate::store::marks::Mark;
 use crate::store::operation::{Action, Failure};
-use crate::store::slots::{Kind, Slot, Step};
+use crate::store::slots::{Slot, Step, TaskKind};
 use crate::units::UnitId;
 
 impl CacheStore {
-    /// Begins to copy what is to be copied, and flushes the store when a request waits for that.
+    /// Begins to copy waiting units, and flushes the store if a request waits for that.
     pub(super) fn drive_cleaner(&mut self) {
         if !self.cleaner.is_paused() && (self.has_failed || !self.journal.is_crowded()) {
             while self.begin_turn() {}
@@ -91,26 +89,26 @@ impl CacheStore {
     }
 
     /// The unit to be cleaned next; `is_first` says that none was taken that has no slot yet.
-    fn next_to_clean(&mut self, is_first: bool) -> Option<(Kind, u64)> {
+    fn next_to_clean(&mut self, is_first: bool) -> Option<(TaskKind, u64)> {
         if !self.is_closing
             && let Some(block) = self.cleaner.refused.next(self.counters.cleaned)
             && self.cache.find(block).is_some_and(|unit| self.cache.is_aside(unit))
         {
-            return Some((Kind::Clean { job: None }, block));
+            return Some((TaskKind::Clean { job: None }, block));
         }
         if !self.is_closing
             && !self.has_failed
             && let Some(job) = self.cache.clean_next()
         {
             let number = self.cache.job(job.unit);
-            return Some((Kind::Clean { job: number }, job.block));
+            return Some((TaskKind::Clean { job: number }, job.block));
         }
         let block = if !self.cleaner.is_cleaning_all() && !self.is_closing {
             self.next_of_sweep()
         } else {
             self.next_of_pass(is_first)
         };
-        block.map(|block| (Kind::Clean { job: None }, block))
+        block.map(|block| (TaskKind::Clean { job: None }, block))
     }
 
     fn next_of_pass(&mut self, is_first: bool) -> Option<u64> {
@@ -153,7 +151,7 @@ impl CacheStore {
         }
     }
 
-    /// Writes a run to the store in its order, if no unit of it is still to be read. O(units that are cleaned at once).
+    /// Writes a run to the store in order, if no unit of it is still to be read. O(units that are cleaned at once).
     fn write_run(&mut self, run: u64) {
         if self.slots.of_run(run).any(|(_, slot)| matches!(slot.step, Step::Lock | Step::ReadUnit)) {
             return;
@@ -195,7 +193,7 @@ impl CacheStore {
         }
     }
 
-    /// The store could not be flushed while it was told this: it is dirty as before.
+    /// A flush failed around the write of this unit to the store: it is dirty as before.
     pub(super) fn clean_doubtful(&mut self, at: usize) {
         self.clean_failed(at);
         self.pause();
@@ -217,7 +215,7 @@ impl CacheStore {
         self.end_clean(at);
     }
 
-    /// The unit to be copied is damaged: that is the loss of one block, and affects no other block.
+    /// The unit to be copied is damaged. That is the loss of one block, and affects no other.
     fn clean_unreadable(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         self.note_damaged(slot.unit, slot.block);
@@ -245,8 +243,8 @@ impl CacheStore {
         job.is_some() && self.cache.job(unit) == job
     }
 
-    /// Slots that wait for `block`, to copy it, have nothing to wait for any more: it is going to be forgotten. O(units
-    /// that are cleaned at once).
+    /// Ends the wait of slots that wait for `block` to copy it: the block is going to be forgotten. O(units that are
+    /// cleaned at once).
     pub(super) fn copy_no_more(&mut self, block: u64, jobs_only: bool) {
         while let Some(at) = self.slots.waiting_to_clean(block, jobs_only) {
             self.slots.wait_no_more(at);
@@ -255,7 +253,7 @@ impl CacheStore {
         }
     }
 
-    /// All that the store was told before the flush is durable; after a failed flush it is unknown how much of it is.
+    /// The store's writes before the flush are durable. After a failed flush it is unknown which are.
     pub(super) fn store_flushed(&mut self, has_succeeded: bool) {
         let Some(flushed) = self.store.flush_ended(has_succeeded) else { return self.store_flush_failed() };
         while let Some(entry) = self.cleaner.next_durable(flushed) {
@@ -298,15 +296,15 @@ impl CacheStore {
         }
     }
 
-    /// The device has failed, and the journal may not know where the unit's block is: what the store has of it stays.
+    /// The device has failed, and the journal may not know the unit's block: the store keeps its version.
     pub(super) fn clean_refused(&mut self, at: usize) {
         self.cleaner.has_damaged = true;
         self.cleaner.unreadable += u32::from(self.slots.slots[at].job().is_none());
         self.clean_failed(at);
     }
 
-    /// It is unknown which of the last writes the store has, also of those that ended, or began, during the flush:
-    /// copied units are dirty as before.
+    /// It is unknown which of the last writes the store has, also of those that ended, or began, during the flush.
+    /// Copied units are dirty as before.
     fn store_flush_failed(&mut self) {
         self.pause();
         while let Some(entry) = self.cleaner.cleaned.pop_front() {
@@ -318,9 +316,9 @@ impl CacheStore {
         }
         for at in 0..self.slots.slots.len() {
             let slot = &mut self.slots.slots[at];
-            slot.is_doubtful = slot.kind != Kind::Read && matches!(slot.step, Step::Store | Step::Around);
+            slot.is_doubtful = slot.kind != TaskKind::Read && matches!(slot.step, Step::Store | Step::Around);
             let waits =
-                matches!(slot.step, Step::StoreFlush) || (slot.step == Step::Commit && slot.kind == Kind::Flush);
+                matches!(slot.step, Step::StoreFlush) || (slot.step == Step::Commit && slot.kind == TaskKind::Flush);
             if waits && slot.store_writes > self.store.flushed() {
                 self.finish(at, Some(Failure::Store));
             }

@@ -1,4 +1,4 @@
-//! What its owner asks of a cache at work: how it is, another policy, everything clean, the end.
+//! Administration of a cache at work: status, another policy, cleaning everything, the end.
 
 use super::{CacheStore, ClassCounters, Counters};
 use crate::cache::Cache;
@@ -8,7 +8,7 @@ use crate::store::bytes::BLOCK_BYTES;
 use crate::store::marks::Mark;
 use crate::store::operation::{Operation, Origin, Request, RequestKind, Semantics};
 use crate::store::refused::NotCopied;
-use crate::store::slots::{Kind, Slot, Step};
+use crate::store::slots::{Slot, Step, TaskKind};
 use crate::store::superblock::Superblock;
 use crate::store::write_back::WriteBack;
 use crate::units::UnitId;
@@ -18,7 +18,7 @@ impl CacheStore {
     /// What `operation`, which is under way, is for.
     pub fn origin(&self, operation: &Operation) -> Origin {
         match self.slots.slots.get(operation.id as usize) {
-            Some(slot) if matches!(slot.kind, Kind::Clean { .. }) => {
+            Some(slot) if matches!(slot.kind, TaskKind::Clean { .. }) => {
                 Origin::Syncer(self.cache.find(slot.block).map_or(slot.class, |unit| self.cache.describe(unit).class))
             }
             Some(slot) => Origin::Request(slot.token, slot.class),
@@ -26,11 +26,11 @@ impl CacheStore {
         }
     }
 
-    /// How often a flush of the store has failed while writes or trims past the cache were acknowledged and not
-    /// flushed. It is unknown what of them the store has, and the next flush that succeeds does not say so: a device
-    /// says once that it has lost something. So a session that flushes next and has not been told is to be told. With
-    /// [`Semantics::Strict`] none is acknowledged before. Then there is one doubt at the most: for what was written
-    /// before the start, perhaps without a cache, if the first flush fails.
+    /// Number of failed flushes of the store while acknowledged writes or trims past the cache were not flushed. It is
+    /// unknown which of them the store has, and the next successful flush does not say so: a device reports a loss
+    /// once. So a session that flushes next and has not been told is to be told. With [`Semantics::Strict`] none is
+    /// acknowledged before. Then there is one doubt at the most: for what was written before the start, perhaps without
+    /// a cache, if the first flush fails.
     pub fn doubts(&self) -> u64 {
         self.store.doubts()
     }
@@ -51,14 +51,14 @@ impl CacheStore {
         self.cleaner.passes
     }
 
-    /// Whether everything is being cleaned: no more when nothing is dirty or what is cannot be read, or when the store
+    /// Whether everything is being cleaned. That ends when nothing is dirty, the rest cannot be read, or the store
     /// failed.
     pub fn is_cleaning_all(&self) -> bool {
         self.cleaner.is_cleaning_all()
     }
 
-    /// Whether all that is dirty still, now that [everything was cleaned](Self::clean_all), cannot be read, or its
-    /// record is not durable on a device that has failed. Not if the store failed.
+    /// Whether the dirty rest, after [everything was cleaned](Self::clean_all), cannot be read, or its record is not
+    /// durable on a failed device. Not if the store failed.
     pub fn is_rest_unreadable(&self) -> bool {
         !self.cleaner.is_paused() && self.marks.dirty_units <= self.cleaner.unreadable
     }
@@ -74,7 +74,7 @@ impl CacheStore {
         self.drive();
     }
 
-    /// Refuses writes from now on, as when the device has failed: its owner knows that it cannot be relied upon.
+    /// Refuses writes from now on, as after a failure of the device: its owner knows that it is unreliable.
     pub fn refuse_writes(&mut self) {
         self.fail();
         self.drive();
@@ -140,8 +140,7 @@ impl CacheStore {
         }
     }
 
-    /// Copies all that is dirty to the store; [`CacheStore::dirty_units`] falls to nothing, unless more is written
-    /// meanwhile.
+    /// Copies all dirty units to the store. [`CacheStore::dirty_units`] falls to 0, unless more is written meanwhile.
     pub fn clean_all(&mut self) {
         self.cleaner.clean_all();
         self.drive();
@@ -218,12 +217,12 @@ impl CacheStore {
         self.cleaner.sweeper.next_tick(now)
     }
 
-    /// What the store refused since [`CacheStore::clean_all`] was asked for last: it is in the cache, dirty.
+    /// Units that the store refused since the last [`CacheStore::clean_all`]: they are in the cache, dirty.
     pub fn not_copied(&self) -> NotCopied {
         self.cleaner.refused.not_copied()
     }
 
-    /// What only the cache has and its device has damaged, so far as a read or a pass has met it. O(units / 64) if
+    /// Dirty units that the cache's device has damaged, as far as a read or a pass has found them. O(units / 64) if
     /// there is any.
     pub fn damaged(&self) -> NotCopied {
         let is_dirty = |unit: &UnitId| self.marks.get(&self.cache.units, *unit).is_dirty;
@@ -236,18 +235,18 @@ impl CacheStore {
         if self.is_cleaning_all() { None } else { self.cleaner.damaged.take_news(self.counters.damaged_dirty) }
     }
 
-    /// What the store refused in the last pass, for the owner's log; `None` while there is a pass, and for what the
-    /// owner has heard already.
+    /// Units that the store refused in the last pass, for the owner's log. `None` during a pass, and for units that the
+    /// owner has heard of.
     pub fn take_newly_refused(&mut self) -> Option<NotCopied> {
         if self.is_cleaning_all() { None } else { self.cleaner.refused.take_news() }
     }
 
-    /// Units that the device cannot write: they hold nothing, and are tried again at the next start.
+    /// Units that the device cannot write. They hold nothing, and the next start tries them again.
     pub fn bad_units(&self) -> u32 {
         self.cache.bad_units()
     }
 
-    /// Whether a write has to wait, because one unit more would be dirty than may be. Not if none of those becomes
+    /// Whether a write has to wait, because it would exceed the maximum of dirty units. Not if none of those becomes
     /// clean: the store or the device has failed then.
     pub(super) fn is_too_dirty(&self, request: &Request) -> bool {
         let Some(most) = self.cleaner.sweeper.rules().dirty_units_max else { return false };
@@ -264,7 +263,7 @@ impl CacheStore {
             return false;
         }
         let writes = |slot: &&Slot| {
-            slot.kind == Kind::Write
+            slot.kind == TaskKind::Write
                 && !matches!(slot.step, Step::Vacant | Step::Answered | Step::Commit | Step::StoreFlush | Step::Around)
         };
         let writing = self.slots.slots.iter().filter(writes).count() as u32;

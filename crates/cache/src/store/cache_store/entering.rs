@@ -1,7 +1,7 @@
 //! Blocks that come in, each in its turn ([`Turns`](crate::store::turns::Turns)), and units for them.
 //!
-//! A write that has to wait is not taken at all: it has no slot, so it stands in no request's way, least of all in that
-//! of reads of what is in the cache. A read never waits for a unit: it goes past the cache.
+//! A write that has to wait is not taken at all. It has no slot, so it delays no request, least of all reads of cached
+//! blocks. A read never waits for a unit: it goes past the cache.
 //!
 //! **The complication.** A write that waited for another request on its block may find that another block took its unit
 //! meanwhile. The write has a slot, and waits in it.
@@ -30,7 +30,7 @@ impl CacheStore {
         })
     }
 
-    /// Whether a request is going to take a unit, and has to come again for it.
+    /// Whether a request would take a unit, and has to come again for it.
     pub(super) fn must_wait(&mut self, request: &Request) -> bool {
         let Request { kind, block, from, to, class, pool, .. } = *request;
         if self.is_too_dirty(request) {
@@ -68,10 +68,10 @@ impl CacheStore {
         !self.journal.is_crowded() && !is_pressed && self.turn() == Turn::Now
     }
 
-    /// Whether a read of `blocks` goes past the cache: none of them is there or under way, nor would be taken in;
-    /// `owner_of` says what each block is. Then it is counted, and the host asks the store for it as if there were no
-    /// cache. A request that writes one of the blocks meanwhile runs at the same time as the read, so either version is
-    /// right. O(blocks + places).
+    /// Whether a read of `blocks` bypasses the cache: none of them is there or under way, nor would be taken in.
+    /// `owner_of` gives the class and pool of each block. Then it is counted, and the host asks the store for it as if
+    /// there were no cache. A request that writes one of the blocks meanwhile runs at the same time as the read, so
+    /// either version is right. O(blocks + places).
     pub fn let_past(&mut self, blocks: Range<u64>, mut owner_of: impl FnMut(u64) -> (Class, Pool)) -> bool {
         // A hit pays for no more than that.
         if self.is_cached(blocks.start).is_some() {
@@ -99,7 +99,7 @@ impl CacheStore {
         true
     }
 
-    /// Reads or writes a block in the cache, or takes it in if there is a unit for it.
+    /// Reads or writes a block in the cache, or takes it in if there is a unit.
     pub(super) fn access_in_turn(&mut self, access: &Access) -> Outcome {
         let free = self.cache.free_units();
         if self.cache.find(access.block).is_none() {
@@ -122,7 +122,7 @@ impl CacheStore {
         outcome
     }
 
-    /// Takes in a block that the store has, and that was written, if there is a unit for it.
+    /// Takes in a written block that the store has, if there is a unit.
     pub(super) fn enter_clean(&mut self, access: &Access) -> Outcome {
         if let Some(outcome) = self.cache.turned_away(access) {
             return outcome;
@@ -139,7 +139,7 @@ impl CacheStore {
         outcome
     }
 
-    /// Writes a block that is not in the cache into a unit of its own, or past the cache.
+    /// Writes a block that is not in the cache into a new unit, or past the cache.
     pub(super) fn write_new(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         let is_whole = slot.from == 0 && usize::from(slot.to) == BLOCK_BYTES;
@@ -159,7 +159,7 @@ impl CacheStore {
         self.around(at);
     }
 
-    /// The request goes on when there is a unit for it.
+    /// Makes the request wait for a unit.
     pub(super) fn wait_for_unit(&mut self, at: usize) {
         if self.has_failed {
             return self.refuse(at);
@@ -169,8 +169,8 @@ impl CacheStore {
         self.journal.want_all();
     }
 
-    /// No unit goes round among the writes of what is in the cache: the ones that were kept for them are bad. A write
-    /// that waits has its block, and a copy may wait for just that.
+    /// Whether no unit is left for writes of cached blocks: the units that were kept for them are bad. A write that
+    /// waits has its block, and a copy may wait for just that.
     pub(super) fn is_out_of_units(&self) -> bool {
         self.cache.unused_units() == 0 && self.cache.bad_units() > 0
     }
@@ -205,8 +205,7 @@ impl CacheStore {
         self.give_units();
     }
 
-    /// Lets a request that waits for a unit go on, if there is one for it: another for a block that has one, or a
-    /// block's first.
+    /// Continues a request that waits for a unit, if there is one: another unit for a cached block, or a block's first.
     pub(super) fn give_units(&mut self) {
         if !self.turns.is_unit_wanted {
             return;
@@ -226,8 +225,8 @@ impl CacheStore {
         }
     }
 
-    /// How far writes of new blocks are paced, per cent: 0 as long as there is room for all of them, 100 when as many
-    /// come in as the store takes.
+    /// How far writes of new blocks are paced, per cent. It is 0 while there is room for all, and 100 when they come as
+    /// fast as the store takes them.
     pub fn paced_percent(&self) -> u32 {
         self.turns.percent(self.cache.free_units())
     }

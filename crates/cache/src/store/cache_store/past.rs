@@ -3,12 +3,12 @@
 //!
 //! A unit that cannot be written is *bad*: it holds nothing, and no block gets one until the next start, which tries it
 //! again. The write goes to another unit, and when that is bad, too, past the cache. A block that is in the cache goes
-//! there like a trim: what is clean is forgotten before, what is dirty when the store has something newer, durably. So
-//! a crash leaves one version or the other.
+//! there like a trim. A clean block is forgotten before, a dirty one when the store durably has a newer version. So a
+//! crash leaves one version or the other.
 //!
-//! **Writes through the cache** go there always, and are acknowledged when the store has them. What the cache had of
-//! the block is forgotten likewise; the new version then comes into a unit as if it had been read there: clean, and
-//! recorded when the store was flushed.
+//! **Writes through the cache** go there always, and are acknowledged when the store has them. The cache forgets its
+//! version of the block in the same way. The new version then comes into a unit as if it had been read: clean, and
+//! recorded after a flush of the store.
 //!
 //! **A range that is trimmed** and of which the cache has nothing is one request of the store. It has one place here
 //! and locks all of its blocks, so any other request for one of them waits until it is over. It ends before the
@@ -18,18 +18,18 @@ use super::CacheStore;
 use crate::cache::Outcome;
 use crate::store::bytes::BLOCK_BYTES;
 use crate::store::operation::{Action, Semantics};
-use crate::store::slots::{Kind, Step};
+use crate::store::slots::{Step, TaskKind};
 use crate::units::UnitId;
 use plimsoll_core::Class;
 use std::ops::Range;
 
 /// Units that a write tries.
 const TRIES_MAX: u8 = 2;
-/// Blocks of one range at the most, 32 MiB: each is looked up, which takes a thread a millisecond then.
+/// Most blocks of one range: 32 MiB. Looking each of them up takes a thread a millisecond.
 const RANGE_BLOCKS_MAX: u64 = 8192;
 
 impl CacheStore {
-    /// The unit in limbo could not be written: the block gets another one, or goes past the cache.
+    /// The unit in limbo could not be written: the block gets another unit, or bypasses the cache.
     pub(super) fn write_again(&mut self, at: usize) {
         let slot = &mut self.slots.slots[at];
         self.cache.set_bad(slot.unit);
@@ -58,7 +58,7 @@ impl CacheStore {
         self.around(at);
     }
 
-    /// A block that only the cache has is going to be forgotten, when the store has something newer.
+    /// A dirty block is going to be forgotten, when the store has a newer version.
     pub(super) fn begin_to_forget(&mut self, unit: UnitId) {
         // A copy of it that waits for a flush must not be recorded as clean when the store has lost it.
         if self.cache.is_being_cleaned(unit) {
@@ -98,7 +98,7 @@ impl CacheStore {
     pub(super) fn finish_through(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         let is_whole = slot.from == 0 && usize::from(slot.to) == BLOCK_BYTES;
-        let is_through = self.semantics == Semantics::WriteThrough && slot.kind == Kind::Write;
+        let is_through = self.semantics == Semantics::WriteThrough && slot.kind == TaskKind::Write;
         if !is_through || !is_whole || slot.block >= self.superblock.store_blocks || self.has_failed || self.is_closing
         {
             return self.finish(at, None);
@@ -113,8 +113,8 @@ impl CacheStore {
         }
     }
 
-    /// How many of `blocks`, from the first on, the cache has nothing of, nor any request; 8192 (32 MiB) at the most.
-    /// O(blocks + places).
+    /// Number of `blocks`, from the first on, that neither the cache nor a request has; at most 8192 (32 MiB). O(blocks
+    /// + places).
     pub fn free_run(&self, blocks: Range<u64>) -> u32 {
         let end = blocks.end.min(blocks.start + RANGE_BLOCKS_MAX);
         let is_alone = !self.slots.is_any_locked(&(blocks.start..end));
@@ -122,11 +122,11 @@ impl CacheStore {
         (blocks.start..end).take_while(is_free).count() as u32
     }
 
-    /// Takes a trim of `count` whole blocks from `block` on, of which the cache has [nothing](Self::free_run). It is
+    /// Takes a trim of `count` whole blocks from `block` on, [none of which](Self::free_run) the cache has. It is
     /// answered as one request, and the operation on the store is one. False if there is no room.
     pub fn submit_trim(&mut self, token: u64, block: u64, count: u32, class: Class) -> bool {
         self.turns.submitted();
-        let Some(at) = self.slots.take(Kind::Trim, token, block) else { return false };
+        let Some(at) = self.slots.take(TaskKind::Trim, token, block) else { return false };
         let slot = &mut self.slots.slots[at];
         (slot.from, slot.to, slot.class) = (0, BLOCK_BYTES as u16, class);
         self.slots.lock_range(at, count);

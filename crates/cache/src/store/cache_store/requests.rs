@@ -4,14 +4,15 @@
 //!   read    in a unit: ReadUnit, its checksum is compared             not in one: Around, or Fetch, answered, Promote
 //!   write   whole, wanted here: WriteUnit, recorded, Commit if strict     else: Known, Around, StoreFlush if strict
 //!           a part of a block in a unit: Merge, then as a whole one
-//!   trim    Store; of a block in a clean unit: forgotten and Known before; in a dirty one: StoreFlush and forgotten behind
+//!   trim    Store; of a block in a clean unit: forgotten and Known before;
+//!                  in a dirty one: StoreFlush and forgotten behind
 //! ```
 //!
 //! A block that is in a unit is never overwritten: the new version goes into an empty unit, and the record switches. So
 //! a crash leaves one or the other.
 //!
-//! **Before a block is changed on the store, the journal's records of it must be durable.** Otherwise a crash would
-//! bring back the cache's version: whole, with the right checksum, and older than the store's. What waits for that is
+//! **Before a block changes on the store, the journal's records of it must be durable.** Otherwise a crash would bring
+//! back the cache's version. That is whole, with the right checksum, and older than the store's. What waits for that is
 //! `Known`.
 
 use super::CacheStore;
@@ -22,7 +23,7 @@ use crate::store::journal::{Change, Record};
 use crate::store::marks::Mark;
 use crate::store::operation::{Action, Failure, Semantics, Target};
 use crate::store::pages::Pages;
-use crate::store::slots::{Kind, Step};
+use crate::store::slots::{Step, TaskKind};
 use crate::units::UnitId;
 
 impl CacheStore {
@@ -35,11 +36,11 @@ impl CacheStore {
             (_, Step::Unit) if slot.is_relocated => self.write_elsewhere(at),
             (_, Step::Unit) => self.write_new(at),
             (_, Step::Known) => self.around(at),
-            (Kind::Read, _) => self.start_read(at),
-            (Kind::Write, _) => self.start_write(at),
-            (Kind::Trim, _) => self.start_trim(at),
-            (Kind::Clean { .. }, _) => self.start_clean(at),
-            (Kind::Flush, _) => unreachable!("a flush has no block"),
+            (TaskKind::Read, _) => self.start_read(at),
+            (TaskKind::Write, _) => self.start_write(at),
+            (TaskKind::Trim, _) => self.start_trim(at),
+            (TaskKind::Clean { .. }, _) => self.start_clean(at),
+            (TaskKind::Flush, _) => unreachable!("a flush has no block"),
         }
     }
 
@@ -124,7 +125,7 @@ impl CacheStore {
         }
     }
 
-    /// Changes the block on the store, when the device knows where it is, or that it is nowhere.
+    /// Changes the block on the store, once the device's record of the block is durable.
     pub(super) fn around(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         if !self.journal.is_given_up
@@ -139,12 +140,12 @@ impl CacheStore {
             return;
         }
         match slot.kind {
-            Kind::Trim => {
+            TaskKind::Trim => {
                 self.slots.slots[at].step = Step::Store;
                 let (from, length) = (slot.block * BLOCK_BYTES as u64, slot.blocks * BLOCK_BYTES as u32);
                 self.outbox.push(at, Target::Store, Action::Trim, from, length);
             }
-            Kind::Clean { .. } => self.store_operation(at, Step::Store, Action::Write, 0, BLOCK_BYTES as u16),
+            TaskKind::Clean { .. } => self.store_operation(at, Step::Store, Action::Write, 0, BLOCK_BYTES as u16),
             _ => self.store_operation(at, Step::Around, Action::Write, slot.from, slot.to),
         }
     }
@@ -176,14 +177,14 @@ impl CacheStore {
         self.finish_if_durable(at);
     }
 
-    /// Answers what waits for the journal or the store, if it need not wait any more.
+    /// Answers a request that waits for the journal or the store, if it need not wait any more.
     pub(super) fn finish_if_durable(&mut self, at: usize) {
         let slot = self.slots.slots[at];
         let is_committed = self.journal.committed() >= slot.records;
         let is_flushed = self.store.flushed() >= slot.store_writes;
         match slot.step {
             Step::Commit if is_committed && is_flushed => self.finish(at, None),
-            Step::StoreFlush if is_flushed && (slot.kind == Kind::Trim || self.is_cached(slot.block).is_some()) => {
+            Step::StoreFlush if is_flushed && (slot.kind == TaskKind::Trim || self.is_cached(slot.block).is_some()) => {
                 self.trimmed(at)
             }
             Step::StoreFlush if is_flushed => self.finish(at, None),
@@ -206,7 +207,7 @@ impl CacheStore {
         let is_doubtful = std::mem::take(&mut self.slots.slots[at].is_doubtful);
         let has_succeeded = has_succeeded && !is_doubtful;
         let slot = self.slots.slots[at];
-        if let Kind::Clean { .. } = slot.kind {
+        if let TaskKind::Clean { .. } = slot.kind {
             return if is_doubtful { self.clean_doubtful(at) } else { self.clean_completed(at, has_succeeded) };
         }
         match slot.step {
@@ -224,7 +225,7 @@ impl CacheStore {
             }
             Step::Merge if self.forget_damaged(at) => self.around(at),
             Step::ReadUnit | Step::Merge => self.finish(at, Some(Failure::Damaged)),
-            Step::Around if slot.kind == Kind::Read => self.finish(at, (!has_succeeded).then_some(Failure::Store)),
+            Step::Around if slot.kind == TaskKind::Read => self.finish(at, (!has_succeeded).then_some(Failure::Store)),
             Step::Around if has_succeeded => self.written_to_store(at),
             Step::Around | Step::Store if !has_succeeded => self.not_written_to_store(at),
             Step::Fetch => self.fetched(at, has_succeeded),
@@ -250,7 +251,7 @@ impl CacheStore {
             self.note_damaged(unit, block);
             return false;
         }
-        if self.slots.slots[at].kind == Kind::Read && self.journal.is_crowded() {
+        if self.slots.slots[at].kind == TaskKind::Read && self.journal.is_crowded() {
             // Reads are not counted: a later read tells the journal.
             return true;
         }
@@ -362,14 +363,14 @@ impl CacheStore {
         self.store.want(target);
     }
 
-    /// A write or a trim past the cache failed, and may have been done nevertheless: what is read there now is not
-    /// durable.
+    /// A write or a trim past the cache failed, and may have been done nevertheless: reads of it may return data that
+    /// is not durable.
     fn not_written_to_store(&mut self, at: usize) {
         self.store.wrote();
         self.finish(at, Some(Failure::Store));
     }
 
-    /// The store is durably rid of a block, or has it newer than the cache: that may be rid of it, too.
+    /// The store has trimmed a block, or durably has a newer version than the cache: the cache may forget it, too.
     fn trimmed(&mut self, at: usize) {
         if self.has_failed {
             // The cache still has what was in the block, and cannot forget it.
@@ -391,7 +392,7 @@ impl CacheStore {
         self.journal.append(record, freed);
     }
 
-    /// Records that a unit holds nothing; if the device never knew of it, it is free at once.
+    /// Records that a unit holds nothing. If the device never knew of it, it is free at once.
     pub(super) fn record_forgotten(&mut self, was: &CleanJob) {
         let &CleanJob { unit, block, class, pool } = was;
         let mark = self.marks.get(&self.cache.units, unit);

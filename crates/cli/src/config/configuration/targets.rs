@@ -1,4 +1,4 @@
-//! Which promises hold for which I/O: which I/O an account has, and what its sessions take from it.
+//! Which promises hold for which I/O: the I/O of an account, and its sessions' defaults.
 
 use super::super::{Device, Pool, Volume};
 use super::Configuration;
@@ -7,8 +7,8 @@ use plimsoll_schedulers::Target;
 use plimsoll_settings::allocation::PRIORITY;
 
 impl Configuration {
-    /// The I/O that the account at `path` of `device` has: that of the volumes in it or around it; where it holds none,
-    /// that of the processes that may join it.
+    /// The I/O of the account at `path` of `device`: that of the volumes in it or around it. Without volumes it is that
+    /// of the processes that may join it.
     pub fn targets(&self, device: &Device, path: &str) -> Vec<Target> {
         if device.observe.is_some() {
             return vec![Target::Observed];
@@ -33,8 +33,8 @@ impl Configuration {
         targets
     }
 
-    /// What a session in the account at `path` is promised by default: the priority and the deadlines of the nearest
-    /// volume or pool around it that has any.
+    /// The default promises of a session in the account at `path`. They are the priority and the deadlines of the
+    /// nearest volume or pool around it that has any.
     pub fn inherited(&self, path: &str) -> Allocation {
         let mut session = Allocation::default();
         let mut has_priority = false;

@@ -1,10 +1,9 @@
-//! Where a volume's content is, and how it lies there: the keys `file`, `memory`, `compression` and `encryption` of
-//! `[volume.NAME]`.
+//! A volume's content: the keys `file`, `memory`, `compression` and `encryption` of `[volume.NAME]`.
 
 use super::{SIZE, Volume};
 use crate::config::paths::{path, refused_file};
 use plimsoll_core::ByteCount;
-use plimsoll_engine::backend::{COMPRESSION_LEVELS, check_key};
+use plimsoll_engine::backend::{COMPRESSION_LEVELS, KEY_OPENED, KeyError, check_key};
 use plimsoll_settings::key::{Absent, Boolean, Key, KeyTable, SubTable, Text};
 use plimsoll_settings::{Problem, Section, quoted};
 use std::fmt;
@@ -130,7 +129,7 @@ fn compression_level(text: &str) -> Result<u8, String> {
     level.filter(|level| COMPRESSION_LEVELS.contains(level)).ok_or_else(|| COMPRESSION_ALLOWED.to_owned())
 }
 
-/// The file itself is looked at when the volume is opened, by the process that serves it.
+/// The process that serves the volume checks the file itself, when it opens the volume.
 fn key_file(mut section: Section<'_>, directory: &Path, problems: &mut Vec<Problem>) -> Option<PathBuf> {
     KEY_FILE.require(&mut section, problems);
     let key_file = KEY_FILE.read(&mut section, problems, |text| path(text, directory));
@@ -153,10 +152,10 @@ pub(in crate::config) fn check_files(volumes: &[Volume], configuration: &Path, p
 fn of_volume(volume: &Volume, path: &Path) -> Option<Problem> {
     let metadata = std::fs::metadata(path).ok()?;
     let (kind, shown) = (metadata.file_type(), quoted(&path.to_string_lossy()));
-    let (has_bytes, size_bytes) = (metadata.len(), volume.size_bytes);
-    let is_short = kind.is_file() && volume.place.is_understood(SIZE.name) && has_bytes < size_bytes;
+    let (has, size) = (ByteCount(metadata.len()), ByteCount(volume.size_bytes));
+    let is_short = kind.is_file() && volume.place.is_understood(SIZE.name) && has.0 < size.0;
     is_short.then(|| {
-        let (has, size) = (ByteCount(has_bytes), ByteCount(size_bytes));
+        let (has, size) = (has.beside(size), size.beside(has));
         volume.place.problem(
             SIZE.name,
             format!("{size}, and {shown} has {has}"),
@@ -167,10 +166,10 @@ fn of_volume(volume: &Volume, path: &Path) -> Option<Problem> {
 
 /// A key that this user may not read is read at the start, by the daemon's user.
 fn of_key(volume: &Volume, key: &Path) -> Option<Problem> {
-    if std::fs::File::open(key).is_err() {
-        return None;
-    }
-    let error = check_key(key).err()?.to_string();
+    let error = match check_key(key).err()? {
+        KeyError::System { action: KEY_OPENED, .. } => return None,
+        error => error.to_string(),
+    };
     let (is, allowed) =
         error.split_once(", allowed ").unwrap_or((&error, "a file of the daemon's user with 64 random bytes"));
     let (place, got) = (&volume.place, format!("{}: {is}", quoted(&key.to_string_lossy())));

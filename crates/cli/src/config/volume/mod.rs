@@ -1,22 +1,21 @@
-//! `[volume.NAME]`: a disk for one tenant: its pool, its size, its content, and the front ends that serve it.
+//! `[volume.NAME]`: a disk for one tenant: its pool, its size, its content and its front ends.
 
 pub(super) mod backing;
-pub(super) mod iscsi;
 pub(super) mod mount;
-pub(super) mod nbd;
 mod read_ahead;
 
 pub use backing::Backing;
-pub use iscsi::IscsiTarget;
 pub use mount::Mount;
-pub use nbd::Export;
 
 use super::bounds::{BLOCK_BYTES, SIZE as SIZE_ALLOWED};
+use super::front_ends::{self, Doors};
 use plimsoll_core::{Allocation, ByteCount};
 use plimsoll_engine::read_ahead::ReadAhead;
 use plimsoll_serve::attach::{FileSystemKind, Format};
+use plimsoll_serve::registry::{VOLUME_TABLES, WITH_SOCKETS};
+use plimsoll_serve::sockets::DoorSection;
 use plimsoll_settings::allocation::{self, DEADLINES_TABLE, LIMIT, PRIORITY, RESERVE, WEIGHT};
-use plimsoll_settings::key::{Absent, Boolean, Key, KeyTable, Quantity, SubTable, Text};
+use plimsoll_settings::key::{Absent, Boolean, Described, Key, KeyTable, Quantity, SubTable, Text, joined};
 use plimsoll_settings::{Place, Problem, Section, quoted};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -57,20 +56,8 @@ const STATIC_CLASSES: Key<Boolean> = Key {
     help: "superblocks, descriptors, bitmaps, inode tables and journal of the ext4 or XFS on it have their classes in \
            requests that say none ([classes.md](classes.md#by-place)). Not with tenants: their tags know more",
 };
-const READ_ONLY: Key<Boolean> =
+pub(super) const READ_ONLY: Key<Boolean> =
     Key { name: "read_only", form: Boolean, absent: Absent::Value(false), help: "writes are refused" };
-pub(super) const NBD: Key<SubTable> = Key {
-    name: "nbd",
-    form: SubTable { table: &nbd::TABLE },
-    absent: Absent::Words("not exported"),
-    help: "it is an export; `nbd = {}` is enough",
-};
-pub(super) const ISCSI: Key<SubTable> = Key {
-    name: "iscsi",
-    form: SubTable { table: &iscsi::TABLE },
-    absent: Absent::Words("no target"),
-    help: "it is a target; `iscsi = {}` is enough. What is offered: [iscsi.md](iscsi.md)",
-};
 const MOUNT: Key<SubTable> = Key {
     name: "mount",
     form: SubTable { table: &mount::TABLE },
@@ -80,35 +67,33 @@ const MOUNT: Key<SubTable> = Key {
 
 pub(super) const TABLE: KeyTable = KeyTable {
     path: "volume.NAME",
-    keys: &[
-        &POOL,
-        &SIZE,
-        &backing::FILE,
-        &backing::MEMORY,
-        &backing::COMPRESSION,
-        &backing::ENCRYPTION,
-        &START,
-        &CACHE,
-        &read_ahead::READ_AHEAD,
-        &STATIC_CLASSES,
-        &READ_ONLY,
-        &RESERVE,
-        &LIMIT,
-        &WEIGHT,
-        &PRIORITY,
-        &DEADLINES_TABLE,
-        &NBD,
-        &ISCSI,
-        &MOUNT,
-    ],
+    keys: &joined::<{ KEYS.len() + WITH_SOCKETS + 1 }>(&[KEYS, &VOLUME_TABLES, &[&MOUNT]]),
 };
+const KEYS: &[&dyn Described] = &[
+    &POOL,
+    &SIZE,
+    &backing::FILE,
+    &backing::MEMORY,
+    &backing::COMPRESSION,
+    &backing::ENCRYPTION,
+    &START,
+    &CACHE,
+    &read_ahead::READ_AHEAD,
+    &STATIC_CLASSES,
+    &READ_ONLY,
+    &RESERVE,
+    &LIMIT,
+    &WEIGHT,
+    &PRIORITY,
+    &DEADLINES_TABLE,
+];
 
 /// A section `[volume.NAME]`.
 #[derive(Clone, Debug)]
 pub struct Volume {
     /// Its name; unique in the file.
     pub name: String,
-    /// The pool that it is in; the volume is an account there, and its sessions are below it.
+    /// The pool that it is in. The volume is an account there, with its sessions below it.
     pub pool: String,
     /// The device that it is on, through its pool.
     pub device: String,
@@ -124,16 +109,14 @@ pub struct Volume {
     pub cache: Option<String>,
     /// How far it is read ahead.
     pub read_ahead: Option<ReadAhead>,
-    /// Whether what its file system keeps at fixed places has classes, in requests that say none.
+    /// Whether its file system's data at fixed places has classes, in requests without a class.
     pub has_static_classes: bool,
     /// Writes are refused.
     pub is_read_only: bool,
     /// What it was promised, for all its sessions together.
     pub allocation: Allocation,
-    /// Its NBD export.
-    pub export: Option<Export>,
-    /// Its iSCSI target.
-    pub iscsi: Option<IscsiTarget>,
+    /// Its doors, by the sections of the front ends.
+    pub doors: Doors,
     /// Its disk and file system on this machine.
     pub mount: Option<Mount>,
     /// Where the section stands.
@@ -152,8 +135,7 @@ pub(super) fn read(name: String, mut section: Section<'_>, directory: &Path, pro
     let has_static_classes = STATIC_CLASSES.read_or_default(&mut section, problems);
     let is_read_only = READ_ONLY.read_or_default(&mut section, problems);
     let allocation = allocation::allocation(&mut section, problems);
-    let export = NBD.read(&mut section, problems).map(|section| nbd::read(&name, section, problems));
-    let iscsi = ISCSI.read(&mut section, problems).map(|section| iscsi::read(&name, section, problems));
+    let doors = front_ends::read_doors(&name, &mut section, problems);
     let mount = MOUNT.read(&mut section, problems);
     let mount = mount.map(|section| mount::read(section, is_read_only, backing.as_ref(), problems));
     let place = section.finish(problems);
@@ -182,10 +164,16 @@ pub(super) fn read(name: String, mut section: Section<'_>, directory: &Path, pro
         has_static_classes,
         is_read_only,
         allocation,
-        export,
-        iscsi,
+        doors,
         mount,
         place,
+    }
+}
+
+impl Volume {
+    /// Its door over the front end with that section, if it has one.
+    pub fn door(&self, section: &str) -> Option<&DoorSection> {
+        self.doors.get(section)
     }
 }
 
@@ -203,32 +191,6 @@ pub(super) fn check_caches_once(volumes: &[Volume], problems: &mut Vec<Problem>)
             problems.push(volume.place.problem(CACHE.name, got, "a cache of its own"));
         } else {
             owners.insert(cache, &volume.name);
-        }
-    }
-}
-
-/// Each has a front end, and those that it has go together.
-pub(super) fn check_front_ends(volumes: &[Volume], problems: &mut Vec<Problem>) {
-    for volume in volumes {
-        let has_front_end = [NBD.name, ISCSI.name, MOUNT.name].into_iter().any(|key| volume.place.has(key));
-        let is_understood = volume.place.is_understood(READ_ONLY.name);
-        if is_understood {
-            iscsi::check_alone(volume, problems);
-        }
-        match (&volume.export, &volume.mount) {
-            _ if !has_front_end => {
-                let (got, allowed) = (
-                    "neither an nbd nor an iscsi nor a mount table",
-                    "at least one of them: otherwise no client can use it",
-                );
-                problems.push(volume.place.problem("", got, allowed));
-            }
-            (Some(export), Some(mount)) if mount.is_mounted() && !volume.is_read_only && is_understood => {
-                let got = "an export of a volume that is mounted here";
-                let allowed = "one of the two, or read_only = true: two writers would destroy the file system";
-                problems.push(export.place.problem("", got, allowed));
-            }
-            _ => {}
         }
     }
 }

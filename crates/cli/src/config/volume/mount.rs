@@ -62,7 +62,7 @@ pub struct Mount {
 
 impl Mount {
     /// Whether a file system is mounted, as far as the file says.
-    pub(super) fn is_mounted(&self) -> bool {
+    pub(in crate::config) fn is_mounted(&self) -> bool {
         self.file_system.is_some() && self.place.is_understood(FILE_SYSTEM.name)
     }
 }
@@ -123,7 +123,7 @@ pub(super) fn read(
     }
 }
 
-/// Neither the same mount point twice nor one below another: they could not be detached in any order. O(n²) of at most
+/// Mount points must differ, and none lies below another: they could not be detached in any order. O(n²) of at most
 /// 1024 mounts.
 pub(in crate::config) fn check_apart(volumes: &[Volume], problems: &mut Vec<Problem>) {
     let mut users: Vec<(&Path, &str)> = Vec::new();
@@ -140,7 +140,7 @@ pub(in crate::config) fn check_apart(volumes: &[Volume], problems: &mut Vec<Prob
     }
 }
 
-/// One volume with tenants a device: its scheduler hears of the calls and pages of one file system.
+/// One volume with tenants a device: its scheduler gets the calls and pages of one file system.
 pub(in crate::config) fn check_tenants(volumes: &[Volume], problems: &mut Vec<Problem>) {
     let mut users: BTreeMap<&str, &str> = BTreeMap::new();
     for volume in volumes.iter().filter(|volume| !volume.device.is_empty()) {

@@ -1,4 +1,4 @@
-//! Whether what was promised can be kept: reserves must fit into their pool's, pools' into the device's worst case.
+//! Whether the promises can be kept: reserves must fit into their pool's, and pools' into the device's worst case.
 //!
 //! The decision is [`AccountTree`]'s, the same that decides while the daemon runs. Here its refusals get a line and a
 //! key.

@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What a path leads to: a file has several names where it has hard links, and so has a device with several nodes.
+/// The target of a path: a file has several names with hard links, and a device with several nodes.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Leads {
     File {

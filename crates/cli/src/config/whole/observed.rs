@@ -1,4 +1,4 @@
-//! Observed disks beside the volumes: an observed disk has none, and the gates of both have different names.
+//! Observed disks beside volumes: an observed disk has no volumes, and gates have different names.
 
 use crate::config::sections::Sections;
 use crate::config::volume::POOL;
@@ -17,7 +17,7 @@ pub(super) fn check_volumes(sections: &Sections, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Gates are found by the name of what takes tenants: a volume, or a device that is observed.
+/// Gates are found by name: that of a volume with tenants, or of an observed device.
 pub(super) fn check_gates(sections: &Sections, problems: &mut Vec<Problem>) {
     let is_observed =
         |name: &str| sections.devices.iter().any(|device| device.name == name && device.observe.is_some());

@@ -1,11 +1,13 @@
-//! Paths that may not be each other's: a socket is nothing else, and a mount point hides nothing that the daemon uses.
+//! Conflicts of paths: a socket is nothing else, and a mount point hides nothing that the daemon uses.
 
+use super::front_ends;
 use crate::config::daemon::{CONTROL_SOCKET, NOTES_DIRECTORY, STATE_DIRECTORY};
 use crate::config::sections::Sections;
 use crate::config::volume::backing;
 use crate::config::volume::mount::PATH;
-use crate::config::{Backing, Defaults, Listen, Problem, cache, quoted};
-use plimsoll_serve::nbd::Address;
+use crate::config::{Backing, Problem, cache, quoted};
+use plimsoll_serve::connection::Address;
+use plimsoll_serve::registry::front_ends as registered;
 use std::path::{Path, PathBuf};
 
 /// A path of the configuration.
@@ -59,14 +61,12 @@ fn sockets(sections: &Sections) -> Vec<Named> {
     let daemon = &sections.daemon;
     let line = if daemon.place.has(CONTROL_SOCKET.name) { daemon.place.line_of(CONTROL_SOCKET.name) } else { 0 };
     let mut sockets = vec![Named::new("daemon.control_socket", line, &daemon.control_socket)];
-    let by_default = || {
-        let is_exported = sections.volumes.iter().any(|volume| volume.export.is_some());
-        let defaults = Defaults::in_directory(daemon.state_directory.clone());
-        if is_exported { vec![Listen { address: defaults.listen(), line: 0 }] } else { Vec::new() }
-    };
-    for Listen { address, line } in sections.listen.clone().unwrap_or_else(by_default) {
-        if let Address::Unix(path) = address {
-            sockets.push(Named::new("nbd.listen", line, &path));
+    let listens = front_ends::with_defaults(sections.listens.clone(), &sections.volumes, &daemon.state_directory);
+    for entry in registered() {
+        for listen in listens.get(entry.section).into_iter().flatten() {
+            if let Address::Unix(path) = &listen.address {
+                sockets.push(Named::new(format!("{}.listen", entry.section), listen.line, path));
+            }
         }
     }
     sockets

@@ -58,8 +58,9 @@ fn fixed(device: &Device, volume: &Volume, taken: &[Stretch]) -> Result<Stretch,
     let stretch = Stretch::of(volume);
     let capacity = device.profile.capacity_bytes;
     if stretch.end > capacity {
-        let got = format!("{} to {}", ByteCount(stretch.start), ByteCount(stretch.end));
-        let allowed = format!("up to {}, the capacity of {}", ByteCount(capacity), device.name);
+        let (end, capacity) = (ByteCount(stretch.end), ByteCount(capacity));
+        let got = format!("{} to {}", ByteCount(stretch.start), end.beside(capacity));
+        let allowed = format!("up to {}, the capacity of {}", capacity.beside(end), device.name);
         return Err(volume.place.problem(START.name, got, allowed));
     }
     match taken.iter().find(|other| stretch.start < other.end && other.start < stretch.end) {
@@ -93,6 +94,7 @@ fn first_fit(capacity: u64, size: u64, taken: &[Stretch]) -> Result<u64, u64> {
 
 fn too_large(device: &Device, place: &Place, size: u64, largest: u64) -> Problem {
     let capacity = ByteCount(device.profile.capacity_bytes);
-    let allowed = format!("at most {}, the largest free piece of {} ({capacity})", ByteCount(largest), device.name);
-    place.problem(SIZE.name, ByteCount(size), allowed)
+    let (size, largest) = (ByteCount(size), ByteCount(largest));
+    let allowed = format!("at most {}, the largest free piece of {} ({capacity})", largest.beside(size), device.name);
+    place.problem(SIZE.name, size.beside(largest), allowed)
 }

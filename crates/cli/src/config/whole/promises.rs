@@ -37,7 +37,7 @@ pub(super) fn check(configuration: &mut Configuration, problems: &mut Vec<Proble
     }
 }
 
-/// Zygaria, the default, must not have tenants; what works at the calls is the default there.
+/// Zygaria, the default, does not take tenants; with tenants the default works at the calls.
 fn choose_defaults(configuration: &mut Configuration) {
     let takes_tenants = |name: &str| {
         let mut volumes = configuration.volumes.iter().filter(|volume| volume.device == name);
@@ -51,7 +51,7 @@ fn choose_defaults(configuration: &mut Configuration) {
     }
 }
 
-/// That the scheduler must not have the device's tenants, if so.
+/// The problem that the scheduler does not take the device's tenants, if any.
 fn refused(configuration: &Configuration, device: &Device) -> Option<Problem> {
     let of = |path: String, allocation: Allocation| (configuration.targets(device, &path), allocation);
     let pools = configuration.pools.iter().filter(|pool| pool.device == device.name);

@@ -6,8 +6,8 @@ use crate::config::{Device, Place, Pool, Problem, Volume, cache, name_problem, q
 use plimsoll_settings::suggest;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Answers the pools, parents before children, and says of pools and volumes which device they are on. Those of which
-/// that is not known have an empty name there: they exist, and what does not depend on a device is still looked at.
+/// Answers the pools, parents before children, and sets the device of each pool and volume. Pools and volumes with an
+/// unknown device have an empty name there. They exist, and checks that need no device still run.
 pub(super) fn resolve(sections: &mut Sections, problems: &mut Vec<Problem>) -> Vec<Pool> {
     undefined_holders(sections, problems);
     pool::check_cycles(&sections.pools, problems);
@@ -81,8 +81,8 @@ fn undefined_caches(sections: &Sections, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Finds the accounts that may fill only a part of a cache: pools, and sessions of volumes, which open while the daemon
-/// runs.
+/// Finds the accounts with a bound on their part of a cache: pools, and sessions of volumes, which open while the
+/// daemon runs.
 fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Problem>) {
     let path_of = |pool: &str| {
         let up = std::iter::successors(pools.iter().find(|found| found.name == pool), |pool| {
@@ -101,8 +101,14 @@ fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Pro
                     volume.map(|volume| format!("{}/{}/{session}", path_of(&volume.pool), volume.name))
                 }
             };
-            if let Some(problem) = path.as_ref().and_then(|_| impossible_session(&sections.volumes, &cache.name, name))
-            {
+            let impossible = path.as_ref().and_then(|path| {
+                let owner = || owner_of(&sections.volumes, &cache.name);
+                match name.contains('/') {
+                    true => impossible_session(&sections.volumes, &cache.name, name),
+                    false => owner().and_then(|owner| impossible_pool(owner, &path_of(&owner.pool), name, path)),
+                }
+            });
+            if let Some(problem) = impossible {
                 problems.push(Problem { line: *line, ..cache.place.problem(cache::POOLS.name, problem.0, problem.1) });
                 continue;
             }
@@ -121,8 +127,8 @@ fn bounded_pools(sections: &mut Sections, pools: &[Pool], problems: &mut Vec<Pro
     }
 }
 
-/// That the session `VOLUME/SESSION` can never have a block in the cache called `cache`, if so: what it is, and what is
-/// allowed.
+/// The reason for which the session `VOLUME/SESSION` can never have a block in the cache called `cache`, if any, and
+/// the allowed values.
 fn impossible_session(volumes: &[Volume], cache: &str, name: &str) -> Option<(String, String)> {
     let (volume, session) = name.split_once('/')?;
     if let Some(allowed) = name_problem(session) {
@@ -131,9 +137,33 @@ fn impossible_session(volumes: &[Volume], cache: &str, name: &str) -> Option<(St
             allowed.to_string(),
         ));
     }
-    let other = volumes.iter().find(|found| found.name == volume)?.cache.as_deref().filter(|other| *other != cache)?;
-    let got = format!("{}, a session of a volume with the cache {}", quoted(name), quoted(other));
+    let of_volume = volumes.iter().find(|found| found.name == volume)?.cache.as_deref();
+    let with = match of_volume {
+        Some(other) if other != cache => format!("with the cache {}", quoted(other)),
+        // A cache that no volume has may be put before any of them while the daemon runs.
+        None if owner_of(volumes, cache).is_some() => "without a cache".to_owned(),
+        _ => return None,
+    };
+    let got = format!("{}, a session of a volume {with}", quoted(name));
     Some((got, "sessions of the volume that has this cache".to_owned()))
+}
+
+/// The volume that has the cache of that name.
+fn owner_of<'v>(volumes: &'v [Volume], cache: &str) -> Option<&'v Volume> {
+    volumes.iter().find(|volume| volume.cache.as_deref() == Some(cache))
+}
+
+/// That the pool at `path`, called `name`, can never have a block in the cache called `cache`, if so: the volume with
+/// the cache is at `volume`, in other pools. A tenant of a mounted volume may be in any pool.
+fn impossible_pool(owner: &Volume, volume: &str, name: &str, path: &str) -> Option<(String, String)> {
+    let takes_tenants = owner.mount.as_ref().is_some_and(|mount| mount.takes_tenants);
+    let is_around = volume.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if takes_tenants || is_around || volume.is_empty() {
+        return None;
+    }
+    let pools: Vec<String> = volume.split('/').map(quoted).collect();
+    let got = format!("{}, a pool without sessions of volume {}", quoted(name), quoted(&owner.name));
+    Some((got, format!("a pool around that volume, which has this cache: {}", pools.join(", "))))
 }
 
 /// That there is no `kind` called `name`, if so. A section that is there but wrong was reported already.
@@ -142,7 +172,7 @@ fn undefined(key: &str, kind: &str, name: &str, names: &Option<BTreeSet<String>>
     Some(place.problem(key, format!("the undefined {kind} {}", quoted(name)), allowed_names(name, names)))
 }
 
-/// The message for a reference to a missing name: the names there are, and the probable one.
+/// The message for a reference to a missing name: the existing names, and the probable one.
 fn allowed_names(word: &str, names: &BTreeSet<String>) -> String {
     const NAMES_MAX: usize = 8;
     let mut listed: Vec<String> = names.iter().take(NAMES_MAX).map(|name| format!("{name:?}")).collect();

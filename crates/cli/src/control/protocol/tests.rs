@@ -1,4 +1,6 @@
 use super::*;
+use crate::metrics::devices::DAEMON;
+use crate::metrics::volumes::SERVED_VOLUME;
 use proptest::prelude::*;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -86,13 +88,15 @@ fn paths_that_are_no_text_are_said_as_near_as_text_can() {
         front_ends: 0,
     };
     let near = PathBuf::from("/etc/\u{fffd}.toml");
-    let read = |said: Response| serde_json::from_str(&serde_json::to_string(&said).unwrap()).unwrap();
+    let read = |said: &Response| serde_json::from_str::<Response>(&serde_json::to_string(said).unwrap()).unwrap();
     let seen = DaemonStatus { configuration: near.clone(), ..status.clone() };
-    assert_eq!(Response::Status(seen), read(Response::Status(status)));
+    let [seen, said] = [seen, status].map(|status| Response::Status(DAEMON.object(&status)));
+    assert_eq!((&seen, &seen), (&said, &read(&said)));
     let seen = VolumeEntry { block_device: Some(near.clone()), mount_point: Some(near), ..volume.clone() };
-    assert_eq!(Response::Volumes(vec![seen]), read(Response::Volumes(vec![volume.clone()])));
-    let unmounted = VolumeEntry { block_device: None, mount_point: None, ..volume };
-    assert_eq!(Response::Volumes(vec![unmounted.clone()]), read(Response::Volumes(vec![unmounted])));
+    let unmounted = VolumeEntry { block_device: None, mount_point: None, ..volume.clone() };
+    let [seen, said, unmounted] =
+        [seen, volume, unmounted].map(|volume| Response::Volumes(SERVED_VOLUME.list([volume])));
+    assert_eq!((&seen, &seen, &unmounted), (&said, &read(&said), &read(&unmounted)));
 }
 
 proptest! {

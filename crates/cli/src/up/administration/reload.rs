@@ -1,4 +1,4 @@
-//! SIGHUP: the configuration is read again, checked as a whole, and what can change while the daemon runs is changed.
+//! SIGHUP: reads the configuration again, checks it as a whole, and applies the changes that a running daemon can.
 //!
 //! **Rule.** Reserves, limits and weights of pools and volumes, and pools that are new, go the way of `pool set` and
 //! `pool add`. A rate that a command has set stays until the file says another one than before.
@@ -7,15 +7,15 @@
 //! waits until a restart or until the file has its old value again. Nothing here ends the daemon.
 
 use super::Administration;
-use crate::config::{Cache, Configuration, Defaults, Device, Place, Pool, Volume, listens, load};
+use crate::config::{Cache, Configuration, Defaults, Device, Place, Pool, Volume, load};
 use crate::control::protocol::{Change, Limit};
 use plimsoll_core::Allocation;
-use plimsoll_serve::registry::front_ends;
+use plimsoll_serve::registry::with_sockets;
 use plimsoll_settings::keys;
 use std::sync::PoisonError;
 use tracing::{error, info, warn};
 
-/// Keys of a pool or volume that hold at once, and those that say where a new pool is.
+/// Keys of a pool or volume with effect at once, and those that place a new pool.
 const RATES: [&str; 3] = ["reserve", "limit", "weight"];
 const PLACES: [&str; 2] = ["device", "parent"];
 
@@ -65,13 +65,13 @@ impl Administration {
         *old = loaded;
     }
 
-    /// Whether a pool that is new in the file is there: it left the file and came back, or a command has added it.
+    /// Whether a pool that is new in the file exists: it left the file and came back, or a command has added it.
     fn has_pool(&self, path: &str, device: Option<&str>) -> bool {
         let is_on = |name: &str| device.is_none_or(|device| device == name);
         !self.is_volume(path) && self.find(path).is_ok_and(|(served, _)| is_on(&served.profile.name))
     }
 
-    /// Takes all steps that can be taken, in any order; answers the paths of the others, each with the reason.
+    /// Takes all steps that can be taken, in any order. Answers the paths of the others, each with the reason.
     fn take(&self, mut steps: Vec<Step>) -> Vec<(String, String)> {
         loop {
             let (before, mut refused) = (steps.len(), Vec::new());
@@ -107,8 +107,8 @@ fn listed(keys: &[String]) -> String {
     if keys.is_empty() { "nothing".to_owned() } else { plimsoll_core::shown(&keys.join(", ")).to_string() }
 }
 
-/// Compares what holds, `old`, with a new file, of which the steps at the paths `taken` were done and at `refused` were
-/// not. `running` is what the daemon began with.
+/// Compares the present configuration `old` with a new file. The steps at the paths `taken` were done, those at
+/// `refused` were not. `running` is what the daemon began with.
 fn difference(
     old: &Configuration,
     running: &Configuration,
@@ -125,6 +125,9 @@ fn difference(
         names
     };
     let (changed_names, mut waiting_names) = (named(&changed), named(&waiting));
+    for name in waiting_names.iter_mut().filter(|name| name.starts_with("cache.") && name.ends_with(".size")) {
+        name.push_str(" (of a cache that is made then; plimsoll cache resize changes one that is there)");
+    }
     let is_named = |section: &str| waiting.iter().any(|key| keys::dotted(key).starts_with(section));
     let files = sections_that_wait(running, &new).into_iter().filter(|section| !is_named(section));
     // For a cache's classes and a device's profile, the file has the name only.
@@ -146,7 +149,7 @@ fn difference(
     Difference { changed: changed_names, waiting: waiting_names, loaded }
 }
 
-/// The account that a key promises something, and the key of its section: of a pool or a volume that `of` has.
+/// The account of a key with a promise, and the key of its section: a pool or a volume of `of`.
 fn account_of<'k>(key: &'k [String], of: &Configuration) -> Option<(String, &'k str)> {
     let [kind, name, key, ..] = key else { return None };
     let path = match &**kind {
@@ -157,8 +160,8 @@ fn account_of<'k>(key: &'k [String], of: &Configuration) -> Option<(String, &'k 
     Some((path?, key))
 }
 
-/// Whether a key that differs holds now: a rate or a weight of an account that stays where it is, or what places a pool
-/// that was opened.
+/// Whether a changed key has effect now. Such are a rate or a weight of an account that stays in place, and the place
+/// of a newly opened pool.
 fn is_live(key: &[String], old: &Configuration, new: &Configuration, taken: &[String], refused: &[String]) -> bool {
     let Some((path, of_section)) = account_of(key, new) else { return false };
     let is_rate = RATES.contains(&of_section);
@@ -239,8 +242,8 @@ fn sections_that_wait(old: &Configuration, new: &Configuration) -> Vec<String> {
     };
     let whole = |configuration: &Configuration| {
         let Configuration { daemon, executor, .. } = configuration;
-        let addresses = front_ends().iter().filter(|entry| entry.sockets().is_some()).map(|entry| {
-            let addresses: Vec<_> = listens(configuration, entry.section).iter().map(|one| &one.address).collect();
+        let addresses = with_sockets().map(|(entry, _)| {
+            let addresses: Vec<_> = configuration.listens(entry.section).iter().map(|one| &one.address).collect();
             (format!("{}.listen", entry.section), format!("{addresses:?}"))
         });
         let mut daemon = daemon.clone();
@@ -287,8 +290,7 @@ fn bare_pool(pool: &Pool) -> (String, String) {
 
 fn bare_volume(volume: &Volume) -> (String, String) {
     let mut volume = Volume { place: Place::default(), allocation: fixed(&volume.allocation), ..volume.clone() };
-    volume.export.iter_mut().for_each(|export| export.place = Place::default());
-    volume.iscsi.iter_mut().for_each(|target| target.place = Place::default());
+    volume.doors.values_mut().for_each(|door| door.place = Place::default());
     volume.mount.iter_mut().for_each(|mount| mount.place = Place::default());
     (volume.name.clone(), format!("{volume:?}"))
 }
@@ -323,8 +325,8 @@ mod tests {
         steps(old, new).into_iter().map(|step| (step.path, step.is_new)).collect()
     }
 
-    /// What the log would name of a new file: what changed, and what waits for a restart. `refused` are paths with
-    /// steps that fail.
+    /// The log's words for a new file: what changed, and what waits for a restart. `refused` are paths with steps that
+    /// fail.
     fn named(old: &Configuration, new: &Configuration, refused: &[&str]) -> (Vec<String>, Vec<String>, Configuration) {
         let refused: Vec<String> = refused.iter().map(|path| (*path).to_owned()).collect();
         let taken: Vec<String> = steps(old, new).into_iter().map(|step| step.path).collect();

@@ -1,11 +1,12 @@
-//! Pages that were acknowledged as they are and are compressed afterwards: how many there may be, and which threads
-//! compress them.
+//! Pages that were acknowledged uncompressed and are compressed later: how many may wait, and which threads compress
+//! them.
 //!
 //! **Rule.** A write keeps its page as it is and puts the page's number here. A [`Compressing`], which a service thread
 //! runs in the maintenance queue, takes numbers one after the other. So a write takes a copy and a checksum, as long as
 //! a service thread has time for the rest. **Complication.** None may have: then it fills up. Where a 64th of it is
-//! left, a growing part of the writes *pays*: each compresses its own page at once. Where it is full, all writes do. So
-//! its memory is bounded, no write waits for another one, and as many pages come in as go out before it is full.
+//! left, a growing part of the writes *pays*: each compresses its own page at once. In a full backlog, all writes
+//! compress their own page. So its memory is bounded, no write waits for another one, and as many pages come in as go
+//! out before it is full.
 //!
 //! **Why so late.** A write that pays is a long request before others, and does what could have been done when no
 //! client waited. And the more is left here, the more pages are written again before they are compressed, which is then
@@ -13,15 +14,15 @@
 //! is time for. The less of it is used, the more there is to do. `docs/executor.md` has figures. The last 64th is 256
 //! pages, which a thread compresses in some 20 ms.
 //!
-//! **A page keeps its place until it is compressed.** If that fails the page comes back to it, at the end, and the
-//! [`Compressing`] that tried ends. The next write that is answered begins another one. So no page is tried again and
-//! again, and the bound holds whatever fails.
+//! **A page keeps its place until it is compressed.** If that fails the page comes back to its place, at the end, and
+//! the [`Compressing`] that tried ends. The next write that is answered begins another one. So no page is tried again
+//! and again, and the bound holds whatever fails.
 //!
 //! **Why no page is forgotten.** A write that has put one looks afterwards whether a [`Compressing`] runs. A
 //! [`Compressing`] that has found nothing more says that it goes, and looks once more afterwards. All four are
 //! sequentially consistent, so one of the two sees the other.
 
-use super::{CompressedMemory, Found};
+use super::{CompressedMemory, CompressionStep};
 use crossbeam_queue::ArrayQueue;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicUsize};
@@ -35,7 +36,7 @@ const VOLUME_PART_MAX: u64 = 8;
 const FREE_PART: u64 = 64;
 /// For each of them one request compresses, if there are as many service threads.
 const PAGES_EACH: usize = 512;
-/// 2^32 over the golden ratio: multiples of it, modulo 2^32, are spread evenly however few are looked at.
+/// 2^32 over the golden ratio: multiples of it, modulo 2^32, spread evenly, also a few of them.
 const SPREAD: u32 = 0x9e37_79b9;
 
 pub(super) struct Backlog {
@@ -60,8 +61,8 @@ impl Backlog {
         }
     }
 
-    /// Whether a write that comes now compresses its own page: none where a 64th of the backlog is free, all where
-    /// nothing is. O(1).
+    /// Whether a new write compresses its own page: none does where a 64th of the backlog is free, all where it is
+    /// full. O(1).
     pub(super) fn pays(&self) -> bool {
         let (pages, pages_max) = (self.pages.len() as u64, self.pages.capacity() as u64);
         let part = ((FREE_PART * pages).saturating_sub((FREE_PART - 1) * pages_max) << 32) / pages_max;
@@ -110,7 +111,7 @@ impl Backlog {
     }
 }
 
-/// Work that takes pages out of a volume's backlog, until it is empty or the volume is gone.
+/// Work that compresses pages of a volume's backlog, until that is empty or the volume is gone.
 pub(crate) struct Compressing {
     memory: Weak<CompressedMemory>,
     most: usize,
@@ -119,20 +120,19 @@ pub(crate) struct Compressing {
 }
 
 impl Compressing {
-    /// If the volume has more in its backlog than the work that compresses already takes, and fewer than `most`
-    /// compress. O(1).
+    /// Begins work, if the backlog has more than other work takes already, and fewer than `most` compress. O(1).
     pub(crate) fn begin(memory: &Arc<CompressedMemory>, most: usize) -> Option<Compressing> {
         let begins = memory.backlog.begin(most);
         begins.then(|| Compressing { memory: Arc::downgrade(memory), most, is_counted: true })
     }
 
-    /// Compresses a page; says whether it goes on.
+    /// Compresses a page. The answer is true if there may be more.
     pub(crate) fn one_page(&mut self) -> bool {
         let Some(memory) = self.memory.upgrade() else { return false };
         match memory.compress_one() {
-            Found::Page => true,
-            Found::Failure => false,
-            Found::Nothing => self.stays(&memory),
+            CompressionStep::Page => true,
+            CompressionStep::Failure => false,
+            CompressionStep::Nothing => self.stays(&memory),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is kept of a page of 4 KiB, and the page of what is kept.
+//! Compresses and decompresses a page of 4 KiB.
 //!
 //! **Rule.** The CRC-32C of the page, then its bytes as zstd makes them or as they are; of zeroes nothing. Which of the
 //! two it is says the length: what zstd makes is kept only where it is smaller. The checksum is made when a page comes
@@ -16,13 +16,13 @@ use std::sync::Arc;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::ResetDirective;
 
-/// Levels of zstd that a volume may have: the first is its fastest ordinary one, the last its best without more memory.
+/// Levels of zstd for a volume: 1 is the fastest ordinary level, 19 the best without more memory.
 pub const COMPRESSION_LEVELS: RangeInclusive<u8> = 1..=19;
 /// CRC-32C of the page, before its bytes.
 const CHECKSUM_BYTES: usize = 4;
 /// What is kept of a page that is kept as it is.
 pub(super) const PLAIN_BYTES: usize = CHECKSUM_BYTES + PAGE_BYTES;
-/// What zstd makes of a page at the most: `ZSTD_COMPRESSBOUND` of zstd.h, which is for less than 128 KiB.
+/// Most bytes that zstd makes of a page: `ZSTD_COMPRESSBOUND` of zstd.h, for less than 128 KiB.
 const COMPRESSED_BYTES_MAX: usize = PAGE_BYTES + (PAGE_BYTES >> 8) + (((128 << 10) - PAGE_BYTES) >> 11);
 
 /// zstd's tables, for one thread; some hundred KiB that are made once.
@@ -34,8 +34,8 @@ struct Codec {
     buffer: [u8; CHECKSUM_BYTES + COMPRESSED_BYTES_MAX],
 }
 
-/// A page could not be compressed, and not because it does not get smaller: there is no memory for zstd's tables, for
-/// example.
+/// Compressing a page failed, for example for lack of memory for zstd's tables. (A page that does not get smaller is no
+/// failure.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotCompressed;
 
@@ -49,7 +49,7 @@ impl Codec {
         Ok(Codec { compressor, level, decompressor: Decompressor::new()?, buffer })
     }
 
-    /// Compresses at this level from now on; tables that are of another size then are made anew.
+    /// Sets the level for later pages. Tables of another size are made anew.
     fn set_level(&mut self, level: u8) -> Result<(), NotCompressed> {
         if self.level != level {
             // A page that could not be compressed has left it in the middle of a frame.
@@ -98,7 +98,7 @@ pub(super) fn packed(page: &[u8; PAGE_BYTES], level: u8) -> Result<Option<Arc<[u
     Ok(Some(smaller(&plain, level)?.unwrap_or(plain)))
 }
 
-/// Compresses what is kept of a page as it is; `None` if that is not smaller, or if it is compressed already.
+/// Compresses the stored form of a page; `None` if that is not smaller, or compressed already.
 pub(super) fn smaller(kept: &[u8], level: u8) -> Result<Option<Arc<[u8]>>, NotCompressed> {
     if kept.len() != PLAIN_BYTES {
         return Ok(None);

@@ -1,10 +1,10 @@
 //! A volume in memory with compressed pages: more fits, and what is read was checked.
 //!
-//! **Rule.** A page of 4 KiB is kept as zstd makes it, or as it is where that is not smaller, and not at all if it is
-//! zero. The CRC-32C of what it was before is kept with it. A read that finds another checksum is an error and never
-//! wrong data. **Complication.** It takes time of a processor, some ten times what a copy takes, so service threads do
-//! it (`work`), several at a time. A page is taken and put under a lock of its own, and compressed
-//! outside of it. Blocks of the volume are pages, so no write changes part of one.
+//! **Rule.** A page of 4 KiB is kept compressed by zstd, or as it is if that is not smaller. A page of zeroes is not
+//! kept at all. The CRC-32C of what it was before is kept with it. A read that finds another checksum is an error and
+//! never wrong data. **Complication.** It takes time of a processor, some ten times what a copy takes, so service
+//! threads do it (`work`), several at a time. A page is taken and put under a lock of its own, and compressed outside
+//! of it. Blocks of the volume are pages, so no write changes part of one.
 //!
 //! A write may leave it to a service thread ([`backlog`]). Then the page is kept as it is, and what that thread makes
 //! of it is put in its place if it is there still.
@@ -27,19 +27,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Bytes of a page, and of a block of the volume.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Pages that get their places together, at the first write to one of them: 2 MiB of the volume, 16 KiB of memory.
+/// Pages that get their places together, at the first write to one of them: 2 MiB of the volume. The places take 16 KiB
+/// of memory.
 const CHUNK_PAGES: usize = 512;
 
 /// What is kept of a page.
 #[derive(Default)]
-struct Page {
+struct CompressedPage {
     /// See [`codec`]; nothing for zeroes.
     kept: Option<Arc<[u8]>>,
     is_in_backlog: bool,
 }
 
 /// Pages that got their places together.
-type Chunk = Box<[Mutex<Page>]>;
+type Chunk = Box<[Mutex<CompressedPage>]>;
 
 /// Pages, compressed. Threads may read and write at the same time; of two writes to a page, one is there afterwards.
 pub struct CompressedMemory {
@@ -56,7 +57,7 @@ pub struct CompressedMemory {
 
 /// What the work that compresses the backlog found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum CompressionStep {
     Nothing,
     Page,
     /// A page that could not be compressed; it is in the backlog again.
@@ -67,7 +68,7 @@ enum Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
-fn lock(page: &Mutex<Page>) -> MutexGuard<'_, Page> {
+fn lock(page: &Mutex<CompressedPage>) -> MutexGuard<'_, CompressedPage> {
     page.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -97,12 +98,12 @@ impl CompressedMemory {
     }
 
     /// The place of a page, if any of its chunk was written.
-    fn place(&self, page: u64) -> Option<&Mutex<Page>> {
+    fn place(&self, page: u64) -> Option<&Mutex<CompressedPage>> {
         let chunk = self.chunks[page as usize / CHUNK_PAGES].get()?;
         Some(&chunk[page as usize % CHUNK_PAGES])
     }
 
-    fn made_place(&self, page: u64) -> &Mutex<Page> {
+    fn made_place(&self, page: u64) -> &Mutex<CompressedPage> {
         let chunk = &self.chunks[page as usize / CHUNK_PAGES];
         &chunk.get_or_init(|| (0..CHUNK_PAGES).map(|_| Mutex::default()).collect())[page as usize % CHUNK_PAGES]
     }
@@ -145,8 +146,8 @@ impl CompressedMemory {
         }
     }
 
-    /// Writes a page, and leaves it to a [`Compressing`] to compress it, which the caller has to begin afterwards. If
-    /// too much is left to it already, does as [`write`](Self::write) does. O(1).
+    /// Writes a page uncompressed. The caller then has to begin a [`Compressing`], which compresses it. If too much is
+    /// left to it already, does as [`write`](Self::write) does. O(1).
     pub(crate) fn write_behind(&self, page: u64, source: &[u8; PAGE_BYTES]) -> Result<(), NotCompressed> {
         let Some(plain) = plain(source) else {
             self.zero(page, 1);
@@ -167,8 +168,8 @@ impl CompressedMemory {
     }
 
     /// Compresses the page that is in the backlog for longest.
-    fn compress_one(&self) -> Found {
-        let Some(page) = self.backlog.take() else { return Found::Nothing };
+    fn compress_one(&self) -> CompressionStep {
+        let Some(page) = self.backlog.take() else { return CompressionStep::Nothing };
         if let Some(snapshot) = self.leave_backlog(page) {
             match smaller(&snapshot, self.level) {
                 Ok(Some(smaller)) => self.put_instead(page, &snapshot, smaller),
@@ -176,16 +177,16 @@ impl CompressedMemory {
                 Err(NotCompressed) => {
                     self.say_failed();
                     self.come_back(page, &snapshot);
-                    return Found::Failure;
+                    return CompressionStep::Failure;
                 }
             }
         }
         self.backlog.leave_place();
         self.compressed_behind.fetch_add(1, Relaxed);
-        Found::Page
+        CompressionStep::Page
     }
 
-    /// A page could not be compressed, and is in the backlog again, unless it was written since.
+    /// Compressing a page failed. It goes back into the backlog, unless a write has replaced it.
     fn come_back(&self, page: u64, snapshot: &Arc<[u8]>) {
         let mut place = lock(self.made_place(page));
         let is_as_it_was = place.kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, snapshot));
@@ -197,7 +198,7 @@ impl CompressedMemory {
         }
     }
 
-    /// What is kept of a page now; a write of it from now on puts it into the backlog again.
+    /// The stored form of a page. A later write puts the page into the backlog again.
     fn leave_backlog(&self, page: u64) -> Option<Arc<[u8]>> {
         let mut place = lock(self.place(page)?);
         place.is_in_backlog = false;
@@ -217,7 +218,7 @@ impl CompressedMemory {
         (first..first + pages).filter_map(|page| self.place(page)).for_each(|place| self.put(&mut lock(place), None));
     }
 
-    fn put(&self, place: &mut Page, kept: Option<Arc<[u8]>>) {
+    fn put(&self, place: &mut CompressedPage, kept: Option<Arc<[u8]>>) {
         let bytes = |kept: &Option<Arc<[u8]>>| kept.as_ref().map_or(0, |kept| kept.len() as u64);
         let new = bytes(&kept);
         let old = std::mem::replace(&mut place.kept, kept);

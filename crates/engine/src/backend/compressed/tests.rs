@@ -25,7 +25,7 @@ fn memory(level: u8) -> CompressedMemory {
 }
 
 fn compress_all(memory: &CompressedMemory) {
-    while memory.compress_one() == Found::Page {}
+    while memory.compress_one() == CompressionStep::Page {}
 }
 
 fn kept_bytes(memory: &CompressedMemory) -> impl Iterator<Item = usize> {
@@ -188,7 +188,7 @@ fn what_comes_while_the_last_one_goes_is_not_forgotten() {
     let memory = Arc::new(memory(1));
     memory.write_behind(1, &page(1, 1)).unwrap();
     let mut compressing = Compressing::begin(&memory, 1).unwrap();
-    assert!(compressing.one_page() && memory.compress_one() == Found::Nothing, "it has found nothing more");
+    assert!(compressing.one_page() && memory.compress_one() == CompressionStep::Nothing, "it has found nothing more");
     memory.write_behind(2, &page(1, 2)).unwrap();
     assert!(Compressing::begin(&memory, 1).is_none(), "there seems to be one who compresses");
     assert!(compressing.stays(&memory) && compressing.one_page() && !compressing.one_page());
@@ -198,7 +198,7 @@ fn what_comes_while_the_last_one_goes_is_not_forgotten() {
 
 /// Planted break: a thread that compresses keeps the volume.
 #[test]
-fn nobody_compresses_a_volume_that_is_gone() {
+fn no_thread_compresses_a_volume_that_is_gone() {
     let memory = Arc::new(memory(1));
     (0..10).for_each(|number| memory.write_behind(number, &page(1, number)).unwrap());
     let mut compressing = Compressing::begin(&memory, 1).unwrap();

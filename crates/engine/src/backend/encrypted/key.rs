@@ -1,4 +1,4 @@
-//! The key of an encrypted volume: 64 bytes in a file that its owner alone may read.
+//! The key of an encrypted volume: 64 bytes in a file that only its owner may read.
 //!
 //! It is never logged, shown or written, and wiped from memory once the ciphers are made of it. What is kept beside the
 //! volume is a *fingerprint*: a keyed hash of a random salt. A key is 512 random bits, so no attacker finds it by
@@ -19,10 +19,13 @@ use zeroize::Zeroizing;
 pub const KEY_BYTES: usize = 64;
 /// Bytes of a fingerprint.
 pub(super) const FINGERPRINT_BYTES: usize = 32;
-/// What a fingerprint is of, before the salt: so that it is nothing that another program has a hash of.
+/// Prefix of a fingerprint's input, so that no other program has a hash of the same bytes.
 const FINGERPRINT_OF: &[u8] = b"plimsoll: the key of a volume";
 /// Permissions that only others than the owner need.
 const OF_OTHERS: u32 = 0o077;
+
+/// What was tried of a key that this user may not open, or that is not there.
+pub const KEY_OPENED: &str = "open it";
 
 /// Why a key is not used.
 #[derive(Debug, Error)]
@@ -80,7 +83,7 @@ impl Key {
         let system = |action| move |source| KeyError::System { action, source };
         // Opening a pipe waits for a writer otherwise.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| system("open it")(errno.into()))?;
+        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| system(KEY_OPENED)(errno.into()))?;
         let mut file = File::from(file);
         let metadata = file.metadata().map_err(system("look at it"))?;
         if FileType::from_raw_mode(metadata.mode()) != FileType::RegularFile {

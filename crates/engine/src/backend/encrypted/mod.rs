@@ -3,21 +3,21 @@
 //! **Intuition.** A thief of the disk, or of a copy of it, has noise. **Rule.** Each sector of 512 bytes is encrypted
 //! by itself (AES-256-XTS, [`xts`]), with a key that is read from a file at the start ([`key`]). There is no header:
 //! `cryptsetup` opens the file as a plain volume. Service threads do the work (`work`).
-//! **Complication.** Without a header nothing in the file says which key is the right one, and to write with a wrong
-//! one destroys what is there. So a note on the side ([`Notes`]) has a fingerprint of the key, from the first time that
-//! the volume is opened. A volume that has one is opened with that key or not at all.
+//! **Complication.** Without a header the file does not say which key is right, and a write with a wrong key destroys
+//! data. So a note on the side ([`Notes`]) has a fingerprint of the key, from the first time that the volume is opened.
+//! A volume that has one is opened with that key or not at all.
 //!
 //! A file in which nothing was ever written is right for any key: its note is replaced.
 
 mod key;
 mod xts;
 
-pub use key::{KEY_BYTES, KeyError, check as check_key};
+pub use key::{KEY_BYTES, KEY_OPENED, KeyError, check as check_key};
 pub use xts::{SECTOR_BYTES, SectorCipher};
 
 use super::{VolumeConfig, VolumeError};
-use crate::cache::random;
 use crate::notes::{Note, Notes};
+use crate::store_identity::random;
 use key::{FINGERPRINT_BYTES, Key};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
@@ -34,7 +34,7 @@ const VERSION: u32 = 1;
 pub struct Encryption {
     /// Where its key is.
     pub key_file: PathBuf,
-    /// Where it is noted which key that is; `None`: nowhere, and a wrong one is not noticed.
+    /// The notes that say which key a volume has; `None`: a wrong key is not noticed.
     pub notes: Option<Notes>,
 }
 
@@ -74,33 +74,42 @@ impl Encryption {
         VolumeError::Key { volume: volume.name.clone(), path: self.key_file.clone(), source }
     }
 
-    /// Says whether `key` is that of `volume`; of one that was never seen it is from now on.
+    /// Checks that `key` is the key of `volume`. A volume without a note gets one for this key.
     fn check(&self, volume: &VolumeConfig, file: &File, key: &Key) -> Result<(), KeyError> {
         let Some(notes) = &self.notes else { return Ok(()) };
         let system = |action| move |source| KeyError::System { action, source };
-        let noted: Option<KeyNote> = notes.get(volume).map_err(system("tell whose it is"))?;
+        let noted: Option<KeyNote> = notes.get(volume).map_err(system(
+            "find the note of the volume that it belongs \
+                                                                       to",
+        ))?;
         if let Some(KeyNote { salt, fingerprint, .. }) = &noted
             && key.fingerprint(salt) == *fingerprint
         {
             return Ok(());
         }
-        let is_empty = is_empty(file).map_err(system("tell whether the volume is empty"))?;
+        let is_empty = is_empty(file).map_err(system("find out whether the volume is empty"))?;
         if noted.is_some() && !is_empty {
-            let note = notes.path_of::<KeyNote>(volume).map_err(system("tell whose it is"))?.unwrap_or_default();
+            let note = notes
+                .path_of::<KeyNote>(volume)
+                .map_err(system(
+                    "find the note of the volume that it belongs \
+                                                                        to",
+                ))?
+                .unwrap_or_default();
             return Err(KeyError::Other { note });
         }
         if !is_empty {
             let (volume, key_file) = (&volume.name, self.key_file.display());
             tracing::warn!(
                 volume,
-                "nobody noted with which key it was written: {key_file} is taken for it from now on; if what is read is \
-                 noise, it is another"
+                "no note says which key the volume was written with: from now on that is {key_file}; if reads return \
+                 noise, the key is another one"
             );
         }
         let salt = random().map_err(system("draw a salt for it"))?;
         let fingerprint = key.fingerprint(&salt);
         let note = KeyNote { version: VERSION, volume: volume.name.clone(), salt, fingerprint };
-        notes.put(volume, &note).map_err(system("note whose it is"))
+        notes.put(volume, &note).map_err(system("note which volume it belongs to"))
     }
 }
 

@@ -1,16 +1,15 @@
-//! AES-256 in XTS mode (IEEE 1619-2007), sectors of 512 bytes numbered from the volume's start: what Linux calls
-//! `aes-xts-plain64`.
+//! AES-256 in XTS mode (IEEE 1619-2007), as Linux's `aes-xts-plain64`. Sectors of 512 bytes are numbered from the
+//! volume's start.
 //!
 //! **Rule.** A sector's number is encrypted with the key's second half and gives a *tweak*. Each block of 16 bytes is
 //! combined with the tweak before and after it is encrypted with the first half. It has twice the tweak of the block
 //! before it (in GF(2^128)). So equal content looks different in every place, and a sector is read and written without
-//! any other. **Complication.** A processor encrypts several blocks at a time as soon as it is given them together; one
-//! after the other takes four to eight times as long. So all tweaks of a page come first, and its blocks go through the
-//! cipher at once. The crate `xts-mode`, which takes one after the other, is the oracle.
+//! any other. **Complication.** A processor encrypts several blocks at a time if it gets them together. One after the
+//! other takes four to eight times as long. So all tweaks of a page come first, and its blocks go through the cipher at
+//! once. The crate `xts-mode`, which takes one after the other, is the oracle.
 //!
 //! **A sector of zeroes is a hole.** What was never written, and what was trimmed, are zeroes in the file. They read as
-//! zeroes instead of as what the cipher would make of them. That something else is encrypted to 512 zeroes happens once
-//! in 2^4096 times.
+//! zeroes instead of as what the cipher would make of them. Other bytes encrypt to 512 zeroes once in 2^4096 times.
 
 use super::key::{KEY_BYTES, Key, KeyError};
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
@@ -28,8 +27,8 @@ const SECTOR_BLOCKS: usize = SECTOR_BYTES / BLOCK_BYTES;
 /// x^128 in the field, without that term: x^7 + x^2 + x + 1.
 const REDUCED: u128 = 0x87;
 
-/// A key, ready to encrypt and decrypt; it is wiped when it is dropped (feature `zeroize` of `aes`). Any number of
-/// threads may use it.
+/// A key that can encrypt and decrypt. Dropping it wipes it (feature `zeroize` of `aes`). Any number of threads may use
+/// it.
 pub struct SectorCipher {
     blocks: Aes256,
     tweaks: Aes256,
@@ -47,10 +46,10 @@ impl SectorCipher {
         SectorCipher { blocks: of(first), tweaks: of(second) }
     }
 
-    /// That of the key in a file.
+    /// The cipher with the key in a file.
     ///
     /// # Errors
-    /// It is none, or others may read it.
+    /// The file holds no key, or other users may read it.
     pub fn of_key_file(path: &Path) -> Result<SectorCipher, KeyError> {
         Ok(SectorCipher::new(&Key::read(path)?))
     }

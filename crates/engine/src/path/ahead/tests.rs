@@ -108,7 +108,7 @@ fn what_is_being_written_and_what_has_causes_is_read_alone() {
     let mut world = World::new();
     let (_, fetch) = world.read_until_one_waits();
     world.ended(fetch, None);
-    let at = world.table.requests.iter().map(|(_, request)| request.offset).max().unwrap() + u64::from(BLOCK);
+    let at = world.table.requests.iter().map(|(_, request)| request.asked.offset).max().unwrap() + u64::from(BLOCK);
     let (read, said) = world.begin(Operation::Read, at, false);
     assert_eq!(said, [Next::RequestDone(read)]);
     let (write, said) = world.begin(Operation::Trim, at, false);

@@ -66,7 +66,7 @@ impl World {
     fn store_done(&mut self, request: u32, error: Option<Errno>) {
         let done = self.table.requests.remove(request).unwrap();
         let Asker::Cache(first) = done.asker else { panic!("{:?}", done.asker) };
-        self.caches.store_done(&mut self.ground, &mut self.table, 2, (first, done.length), error);
+        self.caches.store_done(&mut self.ground, &mut self.table, 2, (first, done.asked.length), error);
     }
 }
 

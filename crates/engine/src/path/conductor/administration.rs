@@ -1,4 +1,4 @@
-//! What administrators do to an engine: pools, volumes, and the scheduler itself, changed while requests go on.
+//! Administration of an engine: pools, volumes and the scheduler change while requests go on.
 
 use super::Conductor;
 use crate::alarm::Change;
@@ -67,7 +67,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Opens a session for a tenant that is known by what the levels above tell; a number makes its name unique.
+    /// Opens a session for a tenant that the levels above know. A number makes its name unique.
     pub(crate) fn open_session(&mut self, pool: &str, session: &SessionConfig) -> Result<AccountId, EngineError> {
         let pool = self.pool(pool)?;
         self.sessions += 1;
@@ -100,7 +100,7 @@ impl Conductor {
         Ok(self.close_account(session)?)
     }
 
-    /// Has `tags` asked about each block of a volume from now on; `None`: nothing is asked.
+    /// Sets the source of tags for each block of a volume; `None`: no tags.
     pub(crate) fn set_tags(&mut self, volume: &str, tags: Option<Box<dyn BlockTags>>) -> Result<(), EngineError> {
         let volume = self.volume(volume)?;
         self.volumes[volume].tags = tags;
@@ -119,7 +119,7 @@ impl Conductor {
         self.change(account, allocation)
     }
 
-    /// Closes the pool at `path`, unless it has members or a volume would open sessions in it.
+    /// Closes the pool at `path`, unless it has members or a volume opens sessions in it.
     pub(crate) fn close_pool(&mut self, path: &str) -> Result<(), EngineError> {
         let pool = self.pool(path)?;
         let user = self.volumes.iter().find(|(_, seat)| seat.volume.config().pool == path);
@@ -136,7 +136,7 @@ impl Conductor {
         found.map(|(index, _)| index).ok_or_else(|| EngineError::UnknownVolume { name: name.to_owned() })
     }
 
-    /// Takes a volume over, if its name and its place are free and its pool is open.
+    /// Adds a volume, if its name and place are free and its pool is open.
     pub(crate) fn add_volume(&mut self, mut volume: Volume) -> Result<(), EngineError> {
         let (name, start) = (volume.info().name.clone(), volume.config().start_bytes);
         self.pool(&volume.config().pool)?;
@@ -185,7 +185,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Makes a volume durable, waiting for it: only for volumes that no front end uses any more.
+    /// Makes a volume durable and waits for it. No front end may use the volume.
     pub(crate) fn sync_volume(&self, index: u32) -> Result<(), EngineError> {
         let volume = &self.volumes[index].volume;
         match &volume.backend {
@@ -207,7 +207,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Has `settings` hold for a volume that no front end uses; `None`: nothing is read ahead.
+    /// Applies `settings` to a volume that no front end uses; `None`: no reading ahead.
     pub(crate) fn set_read_ahead(&mut self, name: &str, settings: Option<ReadAhead>) -> Result<(), EngineError> {
         let index = self.volume(name)?;
         let VolumeSeat { volume, front_ends, .. } = &self.volumes[index];
@@ -220,20 +220,19 @@ impl Conductor {
         Ok(())
     }
 
-    /// A session begins to read, through the front end at `front_end`; its number, where its volume is read ahead.
+    /// A session begins to read through the front end at `front_end`. Answers its number if its volume is read ahead.
     pub(crate) fn open_reader(&mut self, volume: u32, front_end: u32, account: AccountId) -> Option<u32> {
         let pool = self.ground.tree.get(account).and_then(|account| account.parent);
         let size_bytes = self.volumes[volume].volume.info().size_bytes;
         self.ahead.open_reader((volume, size_bytes), front_end, account, pool)
     }
 
-    /// Whether nothing is under way any more that was read ahead for the session that leaves its seat; if not, it is
-    /// given up.
+    /// Whether the session that leaves its seat has no fetch under way; gives up those that it has.
     pub(crate) fn reader_is_through(&mut self, seat: &Seat) -> bool {
         self.ahead.is_through(&mut self.table, seat.volume, seat.reader)
     }
 
-    /// Whether the scheduler still has pieces of a seat's that were answered: its account stays until they are let go.
+    /// Whether the scheduler still has answered pieces of a seat. Its account stays until they are let go.
     pub(crate) fn owes_early(&self, seat: &Seat) -> bool {
         self.ground.reads.of(seat.session).early > 0
     }
@@ -255,17 +254,17 @@ impl Conductor {
         drop(self.ground.tap.take_if(|tap| tap.number == number));
     }
 
-    /// Begins new windows of the rates, and says aloud if the device has become slower than what was promised on it.
+    /// Begins new windows of the rates, and logs if the device has become slower than its promises.
     pub(crate) fn look_once_a_second(&mut self) {
         self.ground.meters.tick(self.ground.now);
         let device = || self.ground.tree.device().name.clone();
         match self.alarm.look(self.ground.now, self.gate.scheduler().overload()) {
             Some(Change::Raised(kept_part)) => tracing::warn!(
                 device = device(),
-                "slower than what was promised on it: all reserves get {:.0} % of themselves",
+                "the device is slower than its promises: every reserve is scaled to {:.0} %",
                 kept_part * 100.0
             ),
-            Some(Change::Ended) => tracing::info!(device = device(), "all reserves are kept again"),
+            Some(Change::Ended) => tracing::info!(device = device(), "all reserves are kept in full again"),
             None => {}
         }
     }

@@ -2,9 +2,9 @@
 
 use super::Conductor;
 use crate::cache::{CacheSettings, FoundCache};
-use crate::cached::VolumeCache;
 use crate::config::SessionConfig;
 use crate::error::EngineError;
+use crate::volume_cache::VolumeCache;
 use plimsoll_core::Allocation;
 use std::sync::mpsc::Sender;
 
@@ -82,7 +82,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Takes a cache that was emptied away, and lets the held requests go to the volume.
+    /// Removes an emptied cache, and lets the held requests go to the volume.
     pub(crate) fn drop_cache(&mut self, volume: &str) -> Result<(), EngineError> {
         let (index, cache) = self.cache_of(volume)?;
         cache.refuse_if_in_use()?;
@@ -103,7 +103,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Has every cache stay before its volume: a command that empties or flushes one hears that the engine is to end.
+    /// Keeps every cache attached: commands that empty or flush one hear that the engine ends.
     pub(crate) fn keep_caches(&mut self) {
         for volume in self.caches.volumes() {
             if self.caches.get_mut(volume).is_some_and(VolumeCache::keep) {
@@ -123,7 +123,8 @@ impl Conductor {
             }
             self.caches.moved(volume);
             if let Err(error) = self.switch_scheduler(SCHEDULER_OF_THE_END) {
-                tracing::error!(%error, "requests that a limit holds back delay the end");
+                tracing::error!(%error, "the scheduler cannot be replaced for the end: the daemon ends later, after \
+                                         the requests that a limit holds back");
             }
         }
         is_closed

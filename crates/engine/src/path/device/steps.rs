@@ -1,4 +1,4 @@
-//! Steps of a piece that service threads do, and the steps of pieces at a file.
+//! Steps of a piece on service threads, and the steps of pieces at a file.
 
 use super::{Device, Site};
 use crate::backend::{Backend, CompressedMemory, FileStep, SectorCipher};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 
 impl Device {
-    /// Has a step of a piece done with `length` bytes from `start` of its request on.
+    /// Begins a step of a piece, on `length` bytes from `start` of its request.
     fn begin_work(
         &mut self,
         site: &mut Site<'_>,
@@ -21,14 +21,14 @@ impl Device {
     ) {
         self.work.watch(site.ring);
         let request = site.table.request_of(index);
-        let kind = match request.operation {
+        let kind = match request.asked.operation {
             _ if request.is_maintenance => Kind::Maintenance,
             Operation::Read => Kind::Read,
             _ => Kind::Write,
         };
         // SAFETY: `check` found the payload to hold the whole request, of which this is a part.
-        let bytes = request.payload.as_ptr().map(|data| Bytes(unsafe { data.add(start as usize).cast_mut() }));
-        let work = self.work.piece(index, kind, step, bytes, (request.offset + u64::from(start), length));
+        let bytes = request.asked.payload.as_ptr().map(|data| Bytes(unsafe { data.add(start as usize).cast_mut() }));
+        let work = self.work.piece(index, kind, step, bytes, (request.asked.offset + u64::from(start), length));
         self.work.begin(site.ground.now, kind, came, work);
     }
 
@@ -36,7 +36,7 @@ impl Device {
     pub(super) fn begin_packing(&mut self, site: &mut Site<'_>, index: u32, memory: Arc<CompressedMemory>) {
         let (piece, request) = site.table.piece(index);
         piece.waits.for_backend = true;
-        let step = match request.operation {
+        let step = match request.asked.operation {
             Operation::Read => PageStep::Unpack(memory),
             _ if request.is_maintenance => PageStep::Pack(memory),
             _ => PageStep::PackBehind(memory),
@@ -59,7 +59,8 @@ impl Device {
         }
     }
 
-    /// Has the next bytes of a piece encrypted, as many as its scratch buffer takes; without one it waits for one.
+    /// Begins to encrypt the next bytes of a piece, as many as its scratch buffer takes. Without a buffer the piece
+    /// waits for one.
     fn begin_encrypting(&mut self, site: &mut Site<'_>, index: u32) {
         let piece = &mut site.table.pieces[index];
         if piece.scratch.is_none() {
@@ -85,11 +86,11 @@ impl Device {
     /// Service threads have done something.
     pub(crate) fn hear_of_work(&mut self, site: &mut Site<'_>, is_still_watched: bool) {
         let mut heard = self.work.take_heard(site.ring, is_still_watched);
-        for note in heard.drain(..) {
-            let (index, result): (u32, Result<(), Errno>) = note.content;
-            self.work.keep_note(note);
+        for node in heard.drain(..) {
+            let (index, result): (u32, Result<(), Errno>) = node.content;
+            self.work.keep_node(node);
             let request = site.table.request_of(index);
-            if request.operation == Operation::Write {
+            if request.asked.operation == Operation::Write {
                 let volume = request.volume;
                 self.compress_backlog(site, volume);
             }

@@ -30,7 +30,7 @@ impl World {
     fn piece(&mut self, operation: Operation, bytes: Option<&mut [u8; 4096]>) -> (u32, u32) {
         let request = front_end_request(&mut self.table, self.session, operation, 8192, 4096);
         if let Some(bytes) = bytes {
-            self.table.requests[request].payload = Payload::Cache(CacheBlock(bytes.as_mut_ptr()));
+            self.table.requests[request].asked.payload = Payload::Cache(CacheBlock(bytes.as_mut_ptr()));
         }
         (self.table.cut(&self.ground, &mut self.volumes[0], request).unwrap(), request)
     }

@@ -24,7 +24,7 @@ impl Stretch {
         (self.end - self.start).next_power_of_two().trailing_zeros()
     }
 
-    /// Where it stands: volume, size, start, number.
+    /// Key of an entry: volume, size, start, number.
     fn place(&self, number: u64) -> Place {
         (self.volume, self.size(), self.start, number)
     }
@@ -108,8 +108,7 @@ impl<T> Stretches<T> {
         count
     }
 
-    /// Of those that have bytes in common with `stretch`, takes out what `is_over`, by number; gives it in the order of
-    /// the numbers.
+    /// Takes out the entries that overlap `stretch` and that `is_over` by number. Answers them in order of number.
     pub(crate) fn take_of(&mut self, stretch: Stretch, mut is_over: impl FnMut(u64, &mut T) -> bool) -> Vec<T> {
         let mut over = Vec::new();
         self.visit(stretch, |place, value| {

@@ -76,7 +76,7 @@ proptest! {
     /// Planted breaks that were seen red: a request counts the end of orphans that came after it; a front end that
     /// wants to know of the end waits for all that there are.
     #[test]
-    fn everybody_waits_for_the_orphans_that_there_were_when_he_came(events in prop::collection::vec(event(), 0..60)) {
+    fn every_request_waits_for_the_orphans_at_its_arrival(events in prop::collection::vec(event(), 0..60)) {
         let mut orphans = Orphans::default();
         let (mut open, mut held, mut waiters): (Vec<Open>, Vec<Waiting>, Vec<Waiting>) = Default::default();
         for (name, event) in (0u32..).zip(events) {

@@ -27,8 +27,8 @@ impl Client {
     fn read(&mut self, offset: u64, length: u32) {
         self.now += Span::from_micros(100);
         match self.reader.read(self.now, offset, length) {
-            Found::Alone => self.alone += 1,
-            Found::Here(fetch) => {
+            Lookup::Miss => self.alone += 1,
+            Lookup::Hit(fetch) => {
                 let mut length_so_far = 0;
                 self.reader.hand_out(offset, length, |part| length_so_far += part.length);
                 assert_eq!(length_so_far, length);
@@ -106,7 +106,7 @@ fn eight_under_way_out_of_order_are_read_ahead_of() {
 
 /// Promise: read-ahead-stops.
 #[test]
-fn who_reads_short_stretches_is_soon_left_alone() {
+fn a_reader_of_short_stretches_is_soon_left_alone() {
     let mut client = Client::new();
     (0..1000).for_each(|stretch| client.read_from(stretch << 30, 4));
     let first = client.fetches.len();
@@ -120,7 +120,7 @@ fn who_reads_short_stretches_is_soon_left_alone() {
 
 /// Promise: read-ahead-stops.
 #[test]
-fn who_skips_most_of_what_was_fetched_is_left_alone() {
+fn a_reader_that_skips_most_of_what_was_fetched_is_left_alone() {
     let mut client = Client::new();
     client.read_from(0, 4);
     (0..1000).for_each(|number| client.read(16384 + number * 65536, BLOCK));
@@ -129,7 +129,7 @@ fn who_skips_most_of_what_was_fetched_is_left_alone() {
 }
 
 #[test]
-fn who_writes_behind_himself_keeps_what_is_ahead() {
+fn a_session_that_writes_behind_its_reads_keeps_what_is_ahead() {
     let mut client = Client::new();
     for block in 0..2048 {
         client.read(block * 4096, BLOCK);
@@ -145,19 +145,19 @@ fn who_writes_behind_himself_keeps_what_is_ahead() {
 fn what_is_written_is_dropped_also_while_it_is_fetched() {
     let mut reader = Reader::new(ReadAhead::new(SETTINGS).unwrap(), VOLUME_BYTES);
     let read = |reader: &mut Reader, block: u64| reader.read(Time::ZERO, block * 4096, BLOCK);
-    assert_eq!([read(&mut reader, 0), read(&mut reader, 1)], [Found::Alone; 2]);
-    let Found::Here(Some(fetch)) = read(&mut reader, 2) else { panic!("a stream") };
+    assert_eq!([read(&mut reader, 0), read(&mut reader, 1)], [Lookup::Miss; 2]);
+    let Lookup::Hit(Some(fetch)) = read(&mut reader, 2) else { panic!("a stream") };
     let mut parts = Vec::new();
     reader.hand_out(2 * 4096, BLOCK, |part| parts.push(part));
-    assert_eq!(parts, [Part { slot: fetch.slot, at_in_slot: 0, at_in_read: 0, length: BLOCK, is_ready: false }]);
+    assert_eq!(parts, [ReadSegment { slot: fetch.slot, at_in_slot: 0, at_in_read: 0, length: BLOCK, is_ready: false }]);
     reader.changed(5 * 4096, BLOCK);
     reader.ended(fetch.slot, true);
     // What is behind the change is kept.
-    assert_eq!(read(&mut reader, 6), Found::Here(None));
-    let Found::Here(Some(again)) = read(&mut reader, 5) else { panic!("it was changed") };
+    assert_eq!(read(&mut reader, 6), Lookup::Hit(None));
+    let Lookup::Hit(Some(again)) = read(&mut reader, 5) else { panic!("it was changed") };
     assert_eq!((again.offset, again.length), (5 * 4096, BLOCK), "up to what is there");
     reader.changed(0, 1 << 20);
-    assert!(matches!(read(&mut reader, 7), Found::Here(Some(_))));
+    assert!(matches!(read(&mut reader, 7), Lookup::Hit(Some(_))));
 }
 
 #[test]
@@ -165,26 +165,26 @@ fn a_failure_ends_its_stream_and_no_other() {
     let mut client = Client::new();
     client.read_from(0, 40);
     client.read_from(40 << 20, 2);
-    let Found::Here(Some(fetch)) = client.reader.read(client.now, (40 << 20) + 8192, BLOCK) else {
+    let Lookup::Hit(Some(fetch)) = client.reader.read(client.now, (40 << 20) + 8192, BLOCK) else {
         panic!("a stream of its own")
     };
     client.reader.hand_out((40 << 20) + 8192, BLOCK, |part| assert!(!part.is_ready));
     client.reader.ended(fetch.slot, false);
     assert_eq!(client.reader.streams.count(client.now), 1);
-    assert_eq!(client.reader.read(client.now, (40 << 20) + 12288, BLOCK), Found::Alone);
+    assert_eq!(client.reader.read(client.now, (40 << 20) + 12288, BLOCK), Lookup::Miss);
     client.read_from(40 * 4096, 1);
     // One that no read waited for.
     client.read_from(41 * 4096, 8);
     while client.reader.next_ahead(client.now).is_none() {
         let end = client.reader.streams.get(0).unwrap().end();
-        assert_eq!(client.reader.read(client.now, end, BLOCK), Found::Here(None));
+        assert_eq!(client.reader.read(client.now, end, BLOCK), Lookup::Hit(None));
         client.reader.hand_out(end, BLOCK, |part| assert!(part.is_ready));
     }
     let end = client.reader.streams.get(0).unwrap().end();
     let under_way = client.reader.slots.iter().position(|slot| slot.state == State::UnderWay).unwrap();
     client.reader.ended(under_way as u32, false);
     assert_eq!(client.reader.streams.count(client.now), 0);
-    assert_eq!(client.reader.read(client.now, end, BLOCK), Found::Here(None), "what is there stays");
+    assert_eq!(client.reader.read(client.now, end, BLOCK), Lookup::Hit(None), "what is there stays");
     client.reader.close();
     assert!(client.reader.slots.iter().all(|slot| slot.state == State::Free));
 }
@@ -193,7 +193,7 @@ fn a_failure_ends_its_stream_and_no_other() {
 fn a_fetch_ends_with_the_volume() {
     let mut reader = Reader::new(ReadAhead::new(SETTINGS).unwrap(), 64 << 10);
     let fetches: Vec<_> = (0..3).map(|block| reader.read(Time::ZERO, block * 4096, BLOCK)).collect();
-    assert_eq!(fetches[2], Found::Here(Some(Fetch { slot: 0, offset: 8192, length: 56 << 10 })));
+    assert_eq!(fetches[2], Lookup::Hit(Some(Fetch { slot: 0, offset: 8192, length: 56 << 10 })));
     reader.hand_out(8192, BLOCK, |_| {});
     reader.ended(0, true);
     assert_eq!(reader.next_ahead(Time::ZERO), None);
@@ -201,7 +201,7 @@ fn a_fetch_ends_with_the_volume() {
 
 /// Planted break that was seen red: no stream's room is given up.
 #[test]
-fn streams_that_nobody_reads_any_more_give_up_their_room() {
+fn streams_that_have_ended_give_up_their_room() {
     let mut client = Client::new();
     (0..8).for_each(|stream| client.read_from(stream << 32, 20));
     let of_others = |client: &Client| {

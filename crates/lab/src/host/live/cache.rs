@@ -1,5 +1,4 @@
-//! The cache before the device of a live run: the engine's own, with its journal, on a fast device that is emulated
-//! too.
+//! The cache of a live run's device: the engine's own, with its journal, on an emulated fast device.
 //!
 //! The fast device is a file in memory that has no name, so nothing is left of it however a run ends. What is a write
 //! for good and what only when it was flushed is as on a disk with a volatile write cache (`Semantics::WriteCache`).

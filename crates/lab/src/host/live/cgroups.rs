@@ -1,8 +1,8 @@
 //! Limits and weights as the kernel has them: a group of the blkio controller for each account.
 //!
-//! Groups are of version 1, where a writer's group is known at its own calls only: what it leaves in the page cache is
-//! written by the kernel, in the root's name. That is what the comparison is about. With version 2 (`io.max`,
-//! `io.bfq.weight`) the kernel charges some writeback to its writer; a machine with that alone is *not run*.
+//! Groups are of version 1, which knows a writer's group at its own calls only. The kernel writes the page cache back
+//! in root's name. The comparison is about that. With version 2 (`io.max`, `io.bfq.weight`) the kernel charges some
+//! writeback to its writer; a machine with that alone is *not run*.
 
 use super::HostError;
 use super::error::failed;
@@ -66,8 +66,8 @@ fn why_not_told(account: &AccountSetup, machine: &MachineSetup) -> Option<String
 }
 
 impl Groups {
-    /// Makes a group for each account and sets its limits on the block device `device` (`loop0`); `mounted` is where
-    /// the file system is mounted.
+    /// Makes a group for each account and sets its limits on the block device `device` (`loop0`). `mounted` is the file
+    /// system's mount point.
     pub(super) fn make(setup: &Setup, device: &str, mounted: &Path) -> Result<Groups, HostError> {
         let folder = GroupFolder::make(CONTROLLER, mounted.with_file_name(NOTE))?;
         let groups = Groups { folder, limits_note: mounted.with_file_name(LIMITS_NOTE) };
@@ -124,7 +124,7 @@ impl Drop for Steering {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            eprintln!("whoever kept the weights has failed");
+            eprintln!("the thread that keeps the weights has failed");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Tenants as clients of the engine: block requests over NBD, on a volume that is the whole device.
+//! Tenants as clients of the engine: block requests over NBD, on a volume as large as the device.
 //!
 //! ```text
 //!   a thread an account: its tenants' requests  ->  one NBD connection  ->  engine: a session of the account's own
 //! ```
 //!
-//! There is no file system and nothing to prepare: pages of the volume that were never written take no memory, so the
-//! volume is as large as the device and requests go where the scenario says. Requests come as on the simulator, from
+//! There is no file system and nothing to prepare. Pages of the volume that were never written take no memory. So the
+//! volume is as large as the device, and requests go where the scenario says. Requests come as on the simulator, from
 //! the same places with the same seed; what the two hosts do not share is time. Tenants of one account share its
 //! connection, because that is what a session is; one that is over before it could ask has none.
 
@@ -22,16 +22,14 @@ use plimsoll_engine::{EngineHandle, SessionConfig};
 use plimsoll_protocols::nbd::{Command, CommandFlags, ExportInfo, SharedExports};
 use plimsoll_serve::connection::{ListenerOptions, Serving};
 use plimsoll_serve::nbd::client::{ClientError, ClientOptions};
-use plimsoll_serve::nbd::driver::export_info;
-use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection};
+use plimsoll_serve::nbd::{Address, Client, Listener, NbdConnection, export_info};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
-/// Requests that a tenant has outstanding at the most where as many come as want; more wait, and go as soon as they
-/// can.
+/// Most outstanding requests of a tenant with free arrivals. More wait, and go as soon as they can.
 const OUTSTANDING_MAX: u32 = 4096;
 /// A tenant that stops so soon after its start asks for nothing: scenarios leave one out in that way.
 const ACTIVE_MIN: Span = Span::from_millis(1);
@@ -46,7 +44,7 @@ pub(super) fn why_not(setup: &Setup) -> Option<String> {
         return Some("a scenario has processes or tenants".to_owned());
     }
     if setup.machine.cache.is_some() {
-        return Some("a cache stands before a mounted device only, whose blocks have classes".to_owned());
+        return Some("a cache can only be on a mounted device, because its blocks have classes".to_owned());
     }
     if let Some(scheduler) = setup.machine.kernel_scheduler {
         return Some(format!(
@@ -147,7 +145,7 @@ fn serve(
     let address = Address::Unix(disk.folder().with_file_name("clients.sock"));
     let listener = Listener::bind(&address, ListenerOptions::default());
     let listener = listener.map_err(|error| failed("listen for clients", error))?;
-    let serving = listener.serve(exports, move |socket, negotiated, _| {
+    let serving = plimsoll_serve::nbd::serve(listener, exports, move |socket, negotiated, _| {
         let (pool, session) = sessions[&negotiated.export.name].clone();
         let front_end = Box::new(NbdConnection::new(socket, negotiated));
         let let_in = engine.attach_in(VOLUME, &pool, session, front_end);
@@ -235,7 +233,7 @@ impl TenantSession {
         Ok(done.collect())
     }
 
-    /// Sends what is due, and waits for an answer or for what is due next.
+    /// Sends due requests, and waits for an answer or for the next due time.
     fn turn(&mut self, origin: Time) -> Result<(), ClientError> {
         let mut now = clock::now();
         while let Some(&(at, tag)) = self.waiting.first().filter(|&&(at, _)| at <= now) {

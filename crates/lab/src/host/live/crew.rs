@@ -52,8 +52,7 @@ pub(super) trait Load {
     /// Lets all of them begin; answers with when they do.
     fn start(&mut self) -> Result<Time, HostError>;
 
-    /// Whether there is nothing to wait for: one has met an error, or all have come to their end where that ends the
-    /// experiment.
+    /// Whether the wait is over: a load has met an error, or all have ended and that ends the experiment.
     fn is_over(&mut self) -> bool;
 
     /// Ends it.

@@ -1,5 +1,5 @@
-//! The device of a live run: a model in real time, with one volume in memory, mounted or for clients of the engine; or
-//! for these a file on this machine's own disk.
+//! The device of a live run: a model in real time with one volume in memory, mounted or for clients of the engine. For
+//! clients it can also be a file on this machine's own disk.
 
 use super::error::failed;
 use super::queue::Queue;
@@ -26,7 +26,7 @@ const FILE_SYSTEMS: &[(&str, FileSystemKind, &str)] = &[
     ("ext4-dioread-lock", FileSystemKind::Ext4, "noatime,noinit_itable,data=ordered,dioread_lock"),
     ("xfs", FileSystemKind::Xfs, "noatime"),
 ];
-/// Always the same folder of the user who runs it, so that the next run finds what a killed one left.
+/// Always the same folder of the user that runs it, so that the next run cleans up after a killed one.
 const FOLDER: &str = "plimsoll-live";
 pub(super) const VOLUME: &str = "volume";
 /// The session of what comes through the mount and has no cause.
@@ -35,8 +35,8 @@ const MOUNT: &str = "mount";
 /// several revolutions, and lateness does not accumulate.
 const LATENESS_BOUND_ROTATIONAL: Span = Span::from_millis(4);
 
-/// An abstract socket, which has one owner and leaves nothing behind: with it runs exclude each other on the whole
-/// machine. Limits of dirty memory are the machine's, whatever folder for temporary files a run has.
+/// An abstract socket, which has one owner and leaves nothing behind: with it runs exclude each other on the machine.
+/// Limits of dirty memory are the machine's, whatever folder for temporary files a run has.
 const LOCK: &str = "plimsoll-live";
 
 /// The device, and the file system on it. Everything is put away when it is dropped.
@@ -66,7 +66,7 @@ fn folder_of(user: Uid) -> String {
     if user.is_root() { FOLDER.to_owned() } else { format!("{FOLDER}-{}", user.as_raw()) }
 }
 
-/// A volume of `bytes` in memory, from the device's start on, whose sessions open in `pool`.
+/// A volume of `bytes` in memory, from the device's start on, with its sessions in `pool`.
 fn open_volume(pool: &str, bytes: u64) -> Result<Volume, HostError> {
     let config = VolumeConfig {
         name: VOLUME.to_owned(),
@@ -104,13 +104,13 @@ pub(super) fn why_not_mounted(file_system: &str) -> Option<String> {
     Some(format!("{missing} is missing"))
 }
 
-/// Puts away what a run that was killed left, as the next run does before it begins, and says what that was.
+/// Cleans up after a killed run, as the next run does before it begins. Answers a line for each step.
 pub(super) fn recover_what_was_left() -> Result<Vec<String>, HostError> {
     let _lock = OnlyRun::begin()?;
     put_back(&base().join("mount")).map(|(_, left)| left)
 }
 
-/// Puts away what a run that was killed left in and beside `folder`, and on the machine, and says what that was.
+/// Cleans up after a killed run in and beside `folder`, and on the machine. Answers a line for each step.
 fn put_back(folder: &Path) -> Result<(Arc<StateDirectory>, Vec<String>), HostError> {
     let (state, steps) =
         recover(&folder.with_file_name("state")).map_err(|error| failed("open the state directory", error))?;
@@ -159,8 +159,8 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Starts the setup's device, with a file system of `bytes`, whose mount is promised `allocation`; with tenants,
-    /// which are promised what their accounts are, if the setup needs them.
+    /// Starts the setup's device, with a file system of `bytes` and a mount with the promises `allocation`. If the
+    /// setup needs tenants, they get their accounts' promises.
     pub(super) fn build(setup: &Setup, allocation: Allocation, bytes: u64, seed: u64) -> Result<Disk, HostError> {
         let machine = &setup.machine;
         let (mut disk, state) = Disk::start(OnlyRun::begin()?, emulated(setup, seed))?;
@@ -280,7 +280,7 @@ impl Disk {
         &self.folder
     }
 
-    /// What a run that was killed had left, and was put away before this one began: a line each.
+    /// The steps of cleaning up after a killed run, before this one began: a line each.
     pub(super) fn recovered(&self) -> &[String] {
         &self.recovered
     }

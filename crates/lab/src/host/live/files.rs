@@ -10,7 +10,7 @@ use std::path::Path;
 /// Files are filled in pieces of this many bytes: large enough that the call does not matter.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Makes what `plan` wants to find in the folder of `job`. Files with data are written, not only allocated: an extent
+/// Makes what `plan` wants to find in the folder of `job`. Files with data are written, not only allocated. An extent
 /// that was never written reads as zero without the device, and its first write changes metadata.
 pub(super) fn prepare(job: &Job, plan: &Plan) -> Result<(), String> {
     let folder = &job.folder;
@@ -45,8 +45,8 @@ pub(super) fn prepare(job: &Job, plan: &Plan) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes everything back and, unless the files are to have been written before, drops their pages: then no process
-/// starts with what the preparation left in memory.
+/// Writes everything back. Unless the files count as written before, drops their pages: then no process starts with
+/// pages of the preparation in memory.
 pub(super) fn settle(job: &Job, plan: &Plan) -> Result<(), String> {
     let folder = &job.folder;
     let named = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());

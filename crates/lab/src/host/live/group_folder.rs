@@ -1,4 +1,4 @@
-//! A folder of groups in a controller of cgroups version 1, which is gone when the run is.
+//! A folder of groups in a controller of cgroups version 1, removed at the end of the run.
 //!
 //! It is written down before it is made: a run that is killed leaves it, and the next one removes it.
 
@@ -92,7 +92,7 @@ fn remove(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The folder that a note names, if it is one of ours.
+/// The folder that a note names, if it is one of the laboratory's.
 fn noted(note: &str, controller: Option<PathBuf>) -> Option<PathBuf> {
     let folder = PathBuf::from(note);
     let number = folder.file_name()?.to_str()?.strip_prefix(NAME)?;

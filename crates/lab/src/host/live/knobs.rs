@@ -1,7 +1,7 @@
 //! The kernel's knobs of writeback, set as the scenario's machine has them and put back afterwards.
 //!
-//! They are global, so the values that were found are written down first: a run that is killed leaves them behind, and
-//! the next one puts them back before it looks at them. A scenario whose machine is the default one changes nothing.
+//! They are global, so the found values are written down first. A killed run leaves them changed, and the next one
+//! restores them before it reads them. A scenario with the default machine changes nothing.
 
 use super::HostError;
 use super::error::failed;
@@ -16,8 +16,8 @@ const NOTE: &str = "vm-knobs";
 const PAIRS: [(&str, &str); 2] = [("dirty_bytes", "dirty_ratio"), ("dirty_background_bytes", "dirty_background_ratio")];
 const EXPIRE: &str = "dirty_expire_centisecs";
 const INTERVAL: &str = "dirty_writeback_centisecs";
-/// What a day of other work leaves of memory is neither free nor in large pieces, and with that milliseconds are lost:
-/// the 99th percentile of `split-fig12-ssd-live` was 3.1 to 6.4 ms, and 3.1 to 3.3 after both of these
+/// A day of other work leaves memory neither free nor in large pieces, which costs milliseconds. The 99th percentile of
+/// `split-fig12-ssd-live` was 3.1 to 6.4 ms, and 3.1 to 3.3 after both of these
 /// (`docs/lab-notes/figures-live-2026-11.md`).
 const AFRESH: [(&str, u64); 2] = [("drop_caches", 3), ("compact_memory", 1)];
 const NS_PER_CENTISECOND: u64 = 10_000_000;
@@ -38,8 +38,8 @@ fn write(knob: &str, value: u64) -> Result<(), HostError> {
     std::fs::write(&path, value.to_string()).map_err(|error| failed(path.display(), error))
 }
 
-/// Has the kernel free what it can and join it, as far as it lets us, so that a run finds memory as on a machine that
-/// has just started. Nothing is lost, and there is nothing to put back: files in use are read anew.
+/// Has the kernel free and compact memory as far as it permits. So a run finds memory as on a machine that has just
+/// started. Nothing is lost, and there is nothing to put back: files in use are read anew.
 pub(super) fn begin_afresh() {
     for (knob, value) in AFRESH {
         // Others than root may not, and a kernel need not have both.

@@ -15,9 +15,9 @@ const PATIENCE_FACTOR: u64 = 4;
 /// Where every second counts, one reply in so many may be late.
 const LATE_REPLIES_PART_MAX: u64 = 10;
 
-/// Runs the load until there are as many seconds that count as the setup asks for, or until it has come to its end,
-/// where that is the end; answers with how many did not count. All do where `is_timed`, where the load comes to its
-/// end, and where schedulers take turns.
+/// Runs the load until the setup's number of seconds counts, or until it has ended if that is the end. Answers the
+/// number of seconds that did not count. All do where `is_timed`, where the load comes to its end, and where schedulers
+/// take turns.
 pub(super) fn measure(
     disk: &Disk,
     setup: &Setup,
@@ -92,7 +92,7 @@ fn check_all(first: &[EmulationStatus], last: &[EmulationStatus], seconds: u64) 
     Ok(())
 }
 
-/// In words, for a reader of the figures: how late the devices answered in a run of which every second counted.
+/// In words, for a reader of the figures: the lateness of the devices in a run in which every second counted.
 pub(super) fn in_words(disk: &Disk, setup: &Setup) -> Result<String, HostError> {
     let names = [setup.machine.device].into_iter().chain(setup.machine.cache.as_ref().map(|cache| cache.device));
     let of = |(name, status): (&str, EmulationStatus)| {

@@ -1,11 +1,11 @@
 //! The memory of the scenario's machine: a group of the memory controller, which its processes are in.
 //!
 //! **The intuition.** A page cache as large as this machine's would answer what a small machine asks its disk for.
-//! **The rule.** Where there is a cache before the device, processes are in a group that may have as much memory as the
-//! scenario's machine: their pages, the pages of files that they touch, the kernel's inodes and names of these; so are
-//! the processes that prepare the files. **The complication.** What the kernel's own threads read for themselves
-//! (bitmaps of blocks, while they write back) is in no group. Limits of dirty memory are not a group's in version 1:
-//! these are the machine's ([`knobs`](super::knobs)).
+//! **The rule.** With a cache before the device, processes are in a group with as much memory as the scenario's
+//! machine. That covers their pages, the pages of their files, and the kernel's inodes and names of these. The
+//! processes that prepare the files are in it, too. **The complication.** What the kernel's own threads read for
+//! themselves (bitmaps of blocks, while they write back) is in no group. Limits of dirty memory are not a group's in
+//! version 1: these are the machine's ([`knobs`](super::knobs)).
 
 use super::HostError;
 use super::error::failed;

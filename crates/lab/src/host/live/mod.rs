@@ -5,21 +5,21 @@
 //!      ext4 or XFS  ->  loop device  ->  FUSE  ->  engine: the scenario's scheduler, the device's model in real time
 //! ```
 //!
-//! The device is emulated in memory, so a run says something about the kernel's file system, page cache and writeback
-//! as they are today, and about nothing of this machine's disk, unless it asks for that ([`own_disk`]). With
-//! `kernel_scheduler` the kernel's own scheduler decides (it is a rival): it is told priorities, with `kernel_limits`
-//! also limits and weights, and the device below it serves first come, first served. Where ours has several accounts,
-//! or decides above the block layer, a station tells processes apart and holds their calls ([`tenants`]). Tenants need
-//! none of this: they are clients of the engine ([`clients`]). What the host cannot do is *not run*, with the reason:
-//! it takes root, FUSE and loop devices, and BPF programs for a station.
+//! The device is emulated in memory. So a run shows today's file system, page cache and writeback of the kernel. It
+//! shows nothing of this machine's disk, unless it asks for that ([`own_disk`]). With `kernel_scheduler` the kernel's
+//! own scheduler decides (as a rival). It gets priorities, with `kernel_limits` also limits and weights. The device
+//! below it serves first come, first served. If the scenario has several accounts, or its scheduler decides above the
+//! block layer, a station distinguishes processes and holds their calls ([`tenants`]). Tenants need none of this: they
+//! are clients of the engine ([`clients`]). What the host cannot do is *not run*, with the reason: it takes root, FUSE
+//! and loop devices, and BPF programs for a station.
 //!
 //! A scenario with a database has no processes: it has a real PostgreSQL ([`database`]).
 //!
-//! A cache before the device is the engine's own ([`cache`]); its classes come from a station, and processes have as
+//! A cache before the device is the engine's own ([`cache`]). Its classes come from a station, and processes have as
 //! much memory as the scenario's machine ([`memory`]).
 //!
-//! A machine that is busy with something else makes the emulated device answer late. Seconds in which it did don't
-//! count: they are cut out, the run goes on for as many more, and [`LiveHost::notes`] says how many they were.
+//! A machine that is busy with something else makes the emulated device answer late. Seconds with late replies don't
+//! count. They are cut out, the run continues for as many more, and [`LiveHost::notes`] says how many they were.
 //! Workloads with a start or a stop cannot be extended; there every second counts, and too many late replies make the
 //! run *not run*.
 
@@ -74,8 +74,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a volume may take of memory, bytes: a third of a machine with 24 GiB. A larger one takes it as it is written.
 const VOLUME_BYTES_MAX: u64 = 8 << 30;
-/// What a volume has beside the files that are prepared, bytes: a journal, metadata, and 1 GiB, at which an appended
-/// file is cut unless the workload says otherwise.
+/// Bytes of a volume beside the prepared files: a journal, metadata, and 1 GiB. An appended file is cut at 1 GiB unless
+/// the workload says otherwise.
 const VOLUME_SPARE_BYTES: u64 = (1 << 30) + (256 << 20);
 /// Memory that is left for everything else, bytes.
 const MEMORY_SPARE_BYTES: u64 = 2 << 30;
@@ -83,7 +83,7 @@ const MEMORY_SPARE_BYTES: u64 = 2 << 30;
 /// The program that becomes a process of a scenario: with these arguments it calls [`serve_process`].
 #[derive(Clone, Debug)]
 pub struct ProcessProgram {
-    /// Where it is.
+    /// The path of the program.
     pub path: PathBuf,
     /// What makes a process of it.
     pub arguments: Vec<OsString>,
@@ -99,7 +99,7 @@ pub struct LiveHost {
 }
 
 impl LiveHost {
-    /// A host whose processes are `program`, and whose runs end, and are put away, when `stop` is set.
+    /// A host with `program` for its processes. When `stop` is set, its runs end and are cleaned up.
     pub fn new(program: ProcessProgram, stop: Arc<AtomicBool>) -> LiveHost {
         LiveHost { program, stop, notes: Mutex::default() }
     }
@@ -109,8 +109,7 @@ impl LiveHost {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Puts back what a run that was killed left on the machine, which each run does before it begins, and says what
-    /// that was, a line each.
+    /// Cleans up after a killed run, as each run does before it begins. Answers a line for each step.
     ///
     /// # Errors
     /// A run is under way, or the folder of the runs cannot be opened.
@@ -297,7 +296,7 @@ fn check(setup: &Setup) -> Result<Allocation, String> {
     }
     if let Some(process) = setup.processes.iter().find(|process| !process.file_deadlines.is_empty()) {
         let name = &process.name;
-        return Err(format!("{name} has file_deadlines, but below a mount nobody can tell which file a request is of"));
+        return Err(format!("{name} has file_deadlines, but below a mount a request does not say which file it is of"));
     }
     disk::why_not_mounted(machine.file_system).map_or(Ok(()), Err)?;
     if machine.has_kernel_limits
@@ -325,8 +324,8 @@ fn file_bytes(plans: &[Plan]) -> u64 {
     plans.iter().map(|plan| -> u64 { of_plan(plan) }).sum()
 }
 
-/// Bytes of the volume: as the scenario says, or what its files need. One that is larger than what may be taken of
-/// memory takes what its files need.
+/// Bytes of the volume: as the scenario says, or what its files need. A device that is larger than the allowed memory
+/// gets what its files need.
 fn volume_bytes(wanted: Option<u64>, files: u64) -> Result<u64, String> {
     let of_files = (files + VOLUME_SPARE_BYTES).next_multiple_of(1 << 20);
     let bytes = wanted.unwrap_or(of_files);

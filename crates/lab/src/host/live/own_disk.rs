@@ -1,10 +1,10 @@
 //! This machine's own disk instead of a model: a file on it that is read and written past the page cache.
 //!
-//! **Intuition.** What a scheduler does on an emulated device it should do on a real one. **Rule.** A file is made
-//! where temporary files are and filled, so that no read is answered without the disk; what the disk does at its worst
-//! and in sequence is measured, and that is the device's profile. **Complication.** The file loses its name as soon as
-//! it is open, so that nothing is left of it however a run ends; and where temporary files lie in memory there is no
-//! disk to run on.
+//! **Intuition.** What a scheduler does on an emulated device it should do on a real one. **Rule.** A file is made in
+//! the directory for temporary files and filled, so that no read is answered without the disk. The disk's worst case
+//! and sequential rate are measured; they are the device's profile. **Complication.** The file loses its name as soon
+//! as it is open, so that nothing is left of it however a run ends. If temporary files lie in memory there is no disk
+//! to run on.
 
 use super::HostError;
 use super::error::failed;
@@ -16,8 +16,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// Requests that are outstanding at the disk: what Linux gives one at once that does not say otherwise (`nr_requests`).
-/// With 32, virtual disks do less than they can.
+/// Requests outstanding at the disk: Linux's default for one device (`nr_requests`). With 32, virtual disks do less
+/// than they can.
 const OUTSTANDING_MAX: u32 = 128;
 /// How long each of the four loads is measured.
 const MEASURED_FOR: Span = Span::from_secs(2);

@@ -9,10 +9,10 @@
 //!   process         prepared, or why not                           done, or why not
 //! ```
 //!
-//! The host ends the experiment by closing its side; a process that fails says so at once, and so does one that has
-//! come to its end where the experiment is over when all have. A host that is killed takes its processes
-//! with it: the kernel kills them, since their parent has died, and they have no descriptor of the device that is
-//! gone. While the host lives Ctrl-C is its business, so processes are in a group of their own.
+//! The host ends the experiment by closing its side. A process that fails says so at once. So does one that has ended,
+//! if the experiment is over when all have. A killed host takes its processes with it. The kernel kills them, since
+//! their parent has died, and they have no descriptor of the device that is gone. While the host lives Ctrl-C is its
+//! business, so processes are in a group of their own.
 
 use super::clock;
 use super::files;
@@ -81,8 +81,7 @@ impl Link {
     }
 }
 
-/// Does what the host on the other side of standard input says; only for the program that
-/// [`LiveHost`](super::LiveHost) was given.
+/// Follows the host at the other end of standard input; only for the program of [`LiveHost`](super::LiveHost).
 ///
 /// # Errors
 /// If there is no host, or it has gone.
@@ -122,7 +121,8 @@ fn prepare(job: &Job) -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// Runs the threads until the host ends the conversation, one of them fails, or all have ended and that is the end.
+/// Runs the threads until the host ends the conversation, one of them fails, or all have ended and that ends the
+/// experiment.
 fn run(link: &Link, job: Job, plan: Plan, origin: Time) -> Result<Done, String> {
     clock::sleep_until(origin);
     let is_until_ended = job.is_until_ended;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_nobody_does_nothing() {
+    fn a_process_of_no_account_does_nothing() {
         let error = die_with(1 << 30).unwrap_err();
         assert_eq!(error, "the host has gone");
         set_parent_process_death_signal(None).unwrap();

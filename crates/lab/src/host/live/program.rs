@@ -1,7 +1,7 @@
-//! A program that is none of ours: it is started, ends or is killed, and what it complains of is told.
+//! Another program: it is started, ends or is killed, and its error output is reported.
 //!
-//! One that is to be in a group and an account from its first call on is a shell at first, which waits for a word and
-//! then becomes it.
+//! A program that needs a group and an account from its first call on is a shell at first. The shell waits for a word
+//! and then executes it.
 
 use super::error::{failed, interrupted};
 use super::{HostError, clock};

@@ -1,11 +1,11 @@
 //! Settings of the block device's queue: the kernel's scheduler among them.
 //!
 //! A loop device takes 128 requests at once and serves each at once, so whichever scheduler the kernel has for it never
-//! sees a queue. With `none` the number of requests is that of the device; so `none` first, then as many requests as
-//! the scheduler below is to have at once, then the scheduler, which gets requests of its own.
+//! sees a queue. With `none` the number of requests is that of the device. So `none` comes first, then the number for
+//! the scheduler below, then the scheduler, which gets requests of its own.
 //!
-//! A loop device keeps its settings when its file is taken away. So the old values are written down before they are
-//! changed, and put back when the run is over, or by the next run if this one is killed.
+//! A loop device keeps its settings when its file is taken away. So the old values are written down before they change.
+//! The end of the run restores them, or the next run if this one is killed.
 
 use super::HostError;
 use super::error::failed;
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Schedulers of the kernel that a loop device takes.
 pub(crate) const KERNEL_SCHEDULERS: &[&str] = &["none", "mq-deadline", "kyber", "bfq"];
-/// What the device below has at once: enough for a disk to have the next one when it is done with one, and few enough
-/// that the kernel's scheduler decides.
+/// Requests at the device below at once. A disk needs the next one when it is done with one, and few enough let the
+/// kernel's scheduler decide.
 const DEVICE_REQUESTS: u32 = 4;
 const BYTES_PER_KIB: u64 = 1024;
 /// Where the old values are noted, beside the state directory.

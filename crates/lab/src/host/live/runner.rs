@@ -80,7 +80,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Team {
-    /// Starts every thread of the job, whose workload is `plan`, in an experiment that begins at `origin`.
+    /// Starts every thread of the job, with the workload `plan`, in an experiment that begins at `origin`.
     pub(super) fn start(job: Job, plan: Plan, origin: Time) -> io::Result<Team> {
         let specs: Vec<ThreadSpec> = plan.threads().collect();
         let active = plan.active();

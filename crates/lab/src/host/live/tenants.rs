@@ -1,11 +1,11 @@
-//! The accounts of a scenario: sessions of a station above the disk, and processes that start behind its gates.
+//! The accounts of a scenario: sessions of a station above the disk, with processes that start behind its gates.
 //!
-//! Below a mount all I/O comes from the same kernel threads. A [`Station`] knows its cause, so each account of the
-//! scenario is a session of the engine, and a scheduler that decides at system calls or by what is dirty hears of both.
-//! Block schedulers go by cause then, which the kernel's own cannot: those are what to compare with.
+//! Below a mount all I/O comes from the same kernel threads. A [`Station`] knows the cause of each block, so each
+//! account of the scenario is a session of the engine. A scheduler that decides at system calls or by dirty pages hears
+//! of both. Block schedulers go by cause then, which the kernel's own cannot: those are what to compare with.
 //!
-//! At the end no account has a limit any more: a call that the scheduler holds for what its caller owes would keep the
-//! run from ending for as long as that takes.
+//! At the end no account has a limit any more. Otherwise a call that the scheduler holds for its caller's debts would
+//! keep the run from ending until they are paid.
 
 use super::HostError;
 use super::error::failed;
@@ -21,17 +21,16 @@ use std::path::{Path, PathBuf};
 
 /// Schedulers that decide at system calls or by what is dirty.
 const NEED_LEVELS: &[&str] = &["afq", "scs_token", "split_deadline", "split_deadline_flusher", "split_token"];
-/// Schedulers that have to see each read and write at its entry, with its bytes: more than a word for all of them
-/// tells.
+/// Schedulers that need each read and write at its entry, with its bytes, which one word for all calls does not tell.
 const NEED_EACH_CALL: &[&str] = &["scs_token"];
-/// In memory, as the gates' words have to be; always the same, so that the next run finds what a killed one left.
+/// In memory, as the gates' words require. Always the same, so that the next run cleans up after a killed one.
 pub(in crate::host::live) const RUN_DIRECTORY: &str = "/dev/shm/plimsoll-live";
 /// Where programs say the classes of their files, in it.
 const CLASSES_SOCKET: &str = "classes.sock";
 /// Every user may enter, only the run's own may write.
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// Whether the setup takes a station above its disk: where processes are told apart, and where blocks need classes.
+/// Whether the setup needs a station above its disk: to distinguish processes, or for classes of blocks.
 pub(super) fn are_needed(setup: &Setup) -> bool {
     let sessions = setup.accounts.iter().filter(|account| !account.is_pool);
     let has_promises = setup.accounts.iter().any(|account| account.allocation != Allocation::default());
@@ -46,7 +45,7 @@ pub(super) fn are_needed(setup: &Setup) -> bool {
 pub(super) fn why_not(setup: &Setup) -> Option<String> {
     if NEED_EACH_CALL.contains(&setup.machine.scheduler) {
         return Some(format!(
-            "{} decides about each read and write by its bytes, and gates tell only that somebody writes",
+            "{} decides about each read and write by its bytes, and gates tell only that a call writes",
             setup.machine.scheduler
         ));
     }
@@ -116,7 +115,7 @@ impl Tenants {
         Ok(Tenants { engine: engine.clone(), tenants: BTreeMap::new(), station, _run_directory: run_directory })
     }
 
-    /// The file system is mounted now: opens the accounts, parents first; those that are in no pool are in `pool`.
+    /// The file system is mounted now: opens the accounts, parents first. Those in no pool are in `pool`.
     pub(super) fn mounted(
         &mut self,
         mount_point: &Path,
@@ -142,8 +141,8 @@ impl Tenants {
         Ok(())
     }
 
-    /// Hears what is said of the classes of files, as a daemon does, as long as the answer is there; `mounted` is where
-    /// the file system is.
+    /// Serves the classes of files, as a daemon does, as long as the returned value lives. `mounted` is the mount point
+    /// of the file system.
     pub(super) fn hear_classes(&self, mounted: &Path) -> Result<ClassServer, HostError> {
         let classes = self.station.classes().expect("the disk is a volume").clone();
         let mount = ClassifiedMount { mount_point: mounted.to_owned(), classes };

@@ -1,10 +1,9 @@
-//! Utilities: the real `find`, `tar` and `e2fsck`, over the files of a process that has ended, with nothing of them in
-//! memory.
+//! Utilities: the real `find`, `tar` and `e2fsck`, over the files of an ended process, with an empty page cache.
 //!
-//! The file system is unmounted before the first. `find` and `tar` have it mounted for as long as they run, and are
-//! tenants; what they wrote is written back, and counted as theirs, when they have ended; they start behind no gates.
-//! `e2fsck -f -n` reads the block device, past every file system, so its reads have no class. All of them have the
-//! memory of the scenario's machine.
+//! The file system is unmounted before the first. `find` and `tar` have it mounted while they run, and are tenants
+//! without gates. Their pages are written back, and counted as theirs, when they have ended. `e2fsck -f -n` reads the
+//! block device, past every file system, so its reads have no class. All of them have the memory of the scenario's
+//! machine.
 
 use super::disk::Disk;
 use super::memory::MemoryGroup;
@@ -34,8 +33,8 @@ pub(super) fn why_not(utilities: &[UtilitySetup]) -> Option<String> {
     utilities.iter().find_map(|utility| program::why_not(program_of(utility.tool)))
 }
 
-/// Runs a utility, on a disk that is not mounted before and after; answers with when it started and ended. `plans` are
-/// those of the setup's processes.
+/// Runs a utility, on a disk that is not mounted before and after. Answers its start and end. `plans` are those of the
+/// setup's processes.
 pub(super) fn run(
     utility: &UtilitySetup,
     setup: &Setup,
@@ -85,7 +84,7 @@ fn arguments(utility: &UtilitySetup, plan: &Plan, folder: &Path, disk: &Disk) ->
     arguments
 }
 
-/// That part of the directories, by name from the first on; what a plan says needs no look at the disk.
+/// That part of the directories, in order of name. The plan names them, so the disk is not read.
 fn directories(plan: &Plan, part: f64) -> Vec<String> {
     let all = (0..plan.directory_count()).map(|number| plan.directory(DirectoryIndex(number)));
     let mut outer: Vec<String> = all.filter(|path| !path.contains('/')).collect();

@@ -83,7 +83,7 @@ fn value(answered: &Answered, key: &str) -> Option<String> {
 /// Planted break that was seen red: the answer is made with the initiator's secret.
 /// Promise: iscsi-own-secret.
 #[test]
-fn a_target_proves_its_own_secret_to_whom_it_has_let_in() {
+fn a_target_proves_its_own_secret_to_an_initiator_that_it_has_let_in() {
     let answered = Dialogue::ask(Some(TARGET_SECRET), "201", "0x00ff10");
     assert_eq!(value(&answered, "CHAP_N").as_deref(), Some("store"));
     let response = value(&answered, "CHAP_R").unwrap();
@@ -117,7 +117,7 @@ fn our_own_challenge_sent_back_is_refused_however_it_is_written() {
 /// Planted break that was seen red: a proof is not looked at when a question comes with it.
 /// Promise: iscsi-own-secret.
 #[test]
-fn whoever_has_not_proved_himself_hears_nothing_of_the_targets_secret() {
+fn an_unproved_initiator_hears_nothing_of_the_targets_secret() {
     let right = md5(IDENTIFIER, INITIATOR_SECRET, &CHALLENGE);
     let wrong = md5(IDENTIFIER, TARGET_SECRET, &CHALLENGE);
     let question = [("CHAP_I", "1"), ("CHAP_C", "0x0011223344556677")];

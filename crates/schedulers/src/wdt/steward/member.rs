@@ -1,9 +1,9 @@
 //! A container as the steward sees it: what it may do, what it did, and the accounts of what it had too much.
 //!
-//! **Rule.** What a container used beyond what it was allowed it owes, and pays in the next period. Of the containers
-//! that take all that they may, one that had more than its share of their sum is **ahead**, and gives half of that back
-//! in the next period. A container that had less may have more. So a second in which the device did less, or caps were
-//! others, costs no container its share.
+//! **Rule.** What a container used beyond what it was allowed it owes, and pays in the next period. A container is
+//! **ahead** if it takes all that it may and had more than its share of the sum of such containers. It gives half of
+//! that back in the next period. A container that had less may have more. So a second in which the device did less, or
+//! caps were others, costs no container its share.
 //!
 //! **Complication.** A container that took less than it might either could not have more, or did not want it. Which it
 //! was is known when it takes all that it may again: until then what was had is not accounted for. A container that

@@ -179,7 +179,7 @@ fn windows_that_differ_much_cost_no_shares() {
 }
 
 #[test]
-fn who_is_alone_has_no_cap() {
+fn a_container_alone_has_no_cap() {
     let mut rig = Rig::new(vec![Tenant::new(40, 1000.0 * MB), Tenant::new(400, 0.0)]);
     for _ in 0..8 {
         rig.run(1, 100.0 * MB);
@@ -214,7 +214,7 @@ fn what_the_heaviest_does_not_want_goes_to_the_others() {
 }
 
 #[test]
-fn who_comes_after_a_light_load_is_not_held_to_its_measure() {
+fn a_container_after_a_light_load_is_not_held_to_its_measure() {
     let mut rig = Rig::new(four());
     let wanted = [0.2, 0.1, 0.0, 0.0];
     rig.tenants.iter_mut().zip(wanted).for_each(|(tenant, part)| tenant.wanted = part * MB);
@@ -330,7 +330,7 @@ fn errors_on_a_device_that_stumbles(every: f64, ticks: usize, less: f64) -> Vec<
 }
 
 #[test]
-fn a_second_in_which_the_device_does_less_costs_nobody_its_share() {
+fn a_second_in_which_the_device_does_less_costs_no_container_its_share() {
     let errors = errors_on_a_device_that_stumbles(20.0, 10, 0.1);
     let (median, most) = (errors[150], errors[294]);
     assert!(median < 0.003 && most < 0.02, "median {median:.4}, 98 of 100 within {most:.4}");
@@ -355,7 +355,7 @@ fn a_device_that_became_much_slower_is_seen() {
 }
 
 #[test]
-fn who_wants_about_what_it_may_loses_little_while_the_device_is_idle() {
+fn a_container_that_wants_about_its_budget_loses_little_while_the_device_is_idle() {
     let mut rig = Rig::new(four());
     let wanted = [5.0, 2.0, 2.0, 12.0];
     rig.tenants.iter_mut().zip(wanted).for_each(|(tenant, wanted)| tenant.wanted = wanted * MB);

@@ -63,7 +63,7 @@ proptest! {
     /// Over any number of windows a container that asks all the time is admitted what these brought it, and less than
     /// one request more.
     #[test]
-    fn who_always_asks_gets_its_budget(
+    fn a_container_that_always_asks_gets_its_budget(
         weight in 1u32..1000, sectors in 1u32..64, requests_per_budget in 1.1f64..1000.0, windows in 1i64..40,
     ) {
         let cost = i64::from(sectors) * CREDITS_PER_SECTOR;
@@ -138,7 +138,7 @@ fn the_roll_of_a_period_names_each_once_and_the_heaviest() {
 }
 
 #[test]
-fn who_comes_back_has_two_budgets_of_its_share_beside_those_that_were_counted() {
+fn a_container_that_comes_back_has_two_budgets_of_its_share() {
     let (throttle, mut pocket) = throttle(&[10, 30], 256.0);
     for _ in 0..3 {
         assert!(pocket.admit(&throttle, 1, 30));
@@ -150,7 +150,7 @@ fn who_comes_back_has_two_budgets_of_its_share_beside_those_that_were_counted() 
 }
 
 #[test]
-fn who_gets_the_number_of_a_closed_container_owes_nothing_and_has_two_budgets() {
+fn a_container_with_the_number_of_a_closed_one_owes_nothing_and_has_two_budgets() {
     let (mut throttle, mut pocket) = throttle(&[10], 256.0);
     assert!(pocket.admit(&throttle, 0, 1000) && !pocket.admit(&throttle, 0, 1));
     assert_eq!(pocket.windows_until_filled(&throttle, 0), 2, "98 budgets are owed; a purse holds two");

@@ -92,7 +92,7 @@ impl Allocator {
     }
 
     /// Takes at least one and at most `count_max` blocks in one piece: at `goal`, or as near after it as so many are
-    /// free; if they are nowhere, half as many, and so on.
+    /// free. If there are none, it tries half as many, and so on.
     ///
     /// # Panics
     /// If the device is full.

@@ -1,4 +1,4 @@
-//! What e2fsck reads (e2fsprogs 1.4x, `e2fsck -f`), in its order: pass 1 the inodes that are in use and whatever holds
+//! The reads of e2fsck (e2fsprogs 1.4x, `e2fsck -f`), in its order. Pass 1 has the inodes in use and the blocks of
 //! their extents, pass 2 directories by their place, pass 5 bitmaps. Passes 3 and 4 read nothing new.
 
 use super::Ext4;
@@ -31,8 +31,8 @@ impl Ext4 {
     }
 }
 
-/// Inode tables as far as they were ever used, a piece at a time, and after each the blocks of extents of the files
-/// in it.
+/// Inode tables as far as they were ever used, a piece at a time. After each piece come the blocks of extents of its
+/// files.
 fn tables_and_trees(state: &Ext4State) -> Vec<PageRange> {
     let mut trees: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for node in state.nodes.values() {

@@ -1,6 +1,6 @@
-//! Where ext4 keeps what, as mke2fs lays it out: block groups of 128 MiB, the bitmaps and inode tables of sixteen of
-//! them together (flex_bg), copies of the superblock and the descriptors in few groups (sparse_super), each with blocks
-//! that are kept for more descriptors (resize_inode), the journal in the emptiest group around the middle.
+//! The layout of ext4 by mke2fs: block groups of 128 MiB, with the bitmaps and inode tables of sixteen of them together
+//! (flex_bg). Copies of the superblock and the descriptors are in few groups (sparse_super), each with spare blocks for
+//! more descriptors (resize_inode). The journal is in the emptiest group around the middle.
 
 use crate::fs::class;
 use crate::fs::space::Blocks;
@@ -71,8 +71,8 @@ impl Ext4Layout {
         layout
     }
 
-    /// The group where mke2fs puts the journal: of those around the `middle` one, or of the first two of its flex group
-    /// if there is one before it, the first with the most free blocks (`get_midpoint_journal_block`).
+    /// The group of the journal in mke2fs is the first with the most free blocks (`get_midpoint_journal_block`). The
+    /// candidates are the groups around the `middle` one, or the first two of its flex group if there is one before it.
     fn emptiest_in_the_middle(&self, middle: u64) -> u64 {
         let is_small = middle <= FLEX_GROUPS;
         let first = if is_small { middle.saturating_sub(1) } else { middle / FLEX_GROUPS * FLEX_GROUPS };
@@ -210,9 +210,9 @@ mod tests {
         }
     }
 
-    /// What mke2fs 1.47.0 (`-b 4096`, defaults otherwise) made of image files, as `dumpe2fs` and `debugfs -R
-    /// "stat <8>"` show it: the volume's MiB; the journal's first block and blocks; the first block bitmap and the
-    /// first inode bitmap.
+    /// Results of mke2fs 1.47.0 (`-b 4096`, defaults otherwise) on image files, by `dumpe2fs` and
+    /// `debugfs -R "stat <8>"`. They are the volume's MiB; the journal's first block and blocks; the first block bitmap
+    /// and the first inode bitmap.
     const MEASURED: [(u64, u64, u64, u64, u64); 8] = [
         (256, 32_801, 4096, 33, 35),
         (384, 65_536, 4096, 49, 52),

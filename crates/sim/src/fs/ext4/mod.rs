@@ -8,16 +8,16 @@
 //!          ordered data of every file in it -> log -> barrier -> commit block -> flusher writes blocks in place
 //! ```
 //!
-//! The rule: a commit makes everything durable that has joined the transaction, in an order in which no file ever shows
-//! blocks that its data has not reached. So an fsync of one file waits for the data of others with blocks chosen in
-//! the same transaction (split-level paper, figures 4 and 5).
+//! The rule: a commit makes everything durable that has joined the transaction. Its order ensures that no file ever
+//! shows blocks that its data has not reached. So an fsync of one file waits for the data of others with blocks chosen
+//! in the same transaction (split-level paper, figures 4 and 5).
 //!
-//! The complication: with `dioread_nolock`, which buffered writes use by default since Linux 5.6, blocks are given out
-//! as *unwritten*, and a later transaction says that they are written once the device has the data. Then a commit has
-//! no data to wait for. Both are here: [`Ext4Options::dioread_nolock`].
+//! The complication is `dioread_nolock`, which buffered writes use by default since Linux 5.6. Blocks are allocated as
+//! *unwritten*, and a later transaction marks them as written once the device has the data. Then a commit has no data
+//! to wait for. Both are here: [`Ext4Options::dioread_nolock`].
 //!
-//! [`layout`] says where things are, [`allocator`] which file gets what, [`node`] what changes with it, [`journal`] how
-//! it becomes durable; `operations` and `writing` are what the machine calls. What is simplified stands in
+//! [`layout`] says where things are, [`allocator`] which blocks a file gets, [`node`] which metadata changes with it,
+//! [`journal`] how it becomes durable. The machine calls `operations` and `writing`. What is simplified stands in
 //! `docs/simulator.md`.
 
 pub mod allocator;

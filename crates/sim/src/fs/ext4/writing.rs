@@ -14,8 +14,8 @@ fn as_extent(run: Run) -> Extent {
 }
 
 impl Ext4 {
-    /// A write changes the file's times, once a tick, and its size in memory when it grows: the inode joins, and causes
-    /// of others that wrote since are not lost (`file_update_time`, `ext4_dirty_inode`).
+    /// A write changes the file's times, once a tick, and its size in memory when it grows. The inode joins, and causes
+    /// of earlier writers stay (`file_update_time`, `ext4_dirty_inode`).
     pub(super) async fn change_times(&self, machine: &Machine, actor: &Actor, inode: &Inode, end: u64) {
         let tick = machine.now().as_nanos() / TICK.as_nanos();
         let last = self.state.borrow().nodes.get(&inode.number).map(|node| node.tick);
@@ -113,8 +113,8 @@ impl Ext4 {
         }
     }
 
-    /// The device has the data: what was unwritten is converted by a task of its own, and the pages stay in writeback
-    /// until then (`ext4_end_bio`, `ext4_end_io_rsv_work`).
+    /// The device has the data. A task of its own converts unwritten blocks, and the pages stay in writeback until then
+    /// (`ext4_end_bio`, `ext4_end_io_rsv_work`).
     pub(super) fn convert_later(&self, machine: &Machine, written: &PageSpan) -> WritebackEnd {
         let is_unwritten = {
             let state = self.state.borrow();

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const DISK: &str = "hdd.wd-aakx";
 
 #[test]
-fn ten_who_fsync_share_commits() {
+fn ten_callers_of_fsync_share_commits() {
     for kind in KINDS {
         let Bench { mut simulation, sessions, under, .. } = Setup::new(kind, DISK).build();
         let machine = simulation.machine().clone();
@@ -54,7 +54,7 @@ fn a_commit_of_an_append_logs_a_descriptor_the_bitmap_the_group_and_the_inode() 
 }
 
 #[test]
-fn a_change_is_committed_after_a_while_without_anybody_asking() {
+fn a_change_is_committed_after_a_while_without_a_request() {
     for (kind, seconds) in [(Kind::Ordered, 5.0), (Kind::Nolock, 5.0), (Kind::Xfs, 30.0)] {
         let Bench { mut simulation, sessions, under, .. } = Setup::new(kind, DISK).build();
         let machine = simulation.machine().clone();
@@ -111,7 +111,7 @@ fn a_commit_of_many_blocks_is_there_before_its_record() {
 }
 
 #[test]
-fn blocks_are_free_only_when_it_is_committed_that_nobody_has_them() {
+fn blocks_are_free_only_when_their_release_is_committed() {
     for kind in KINDS {
         let Bench { mut simulation, sessions, under, .. } = Setup::new(kind, DISK).build();
         let machine = simulation.machine().clone();
@@ -143,7 +143,7 @@ fn metadata_written(bench: &Bench) -> (BTreeSet<(Class, u64)>, BTreeSet<u64>) {
 }
 
 #[test]
-fn metadata_has_the_class_of_what_it_is_and_the_causes_of_whoever_changed_it() {
+fn metadata_has_the_class_of_its_kind_and_its_changers_as_causes() {
     for kind in KINDS {
         let mut bench = Setup::new(kind, DISK).build();
         let machine = bench.simulation.machine().clone();
@@ -179,7 +179,7 @@ fn metadata_has_the_class_of_what_it_is_and_the_causes_of_whoever_changed_it() {
 }
 
 #[test]
-fn a_commit_is_for_everybody_who_joined() {
+fn a_commit_is_for_all_callers_that_joined() {
     for kind in KINDS {
         let mut bench = Setup::new(kind, DISK).build();
         let machine = bench.simulation.machine().clone();

@@ -3,8 +3,9 @@
 use super::oracle::{Disk, assert_order};
 use super::{KINDS, Kind, Seen, Setup, Under, at};
 use crate::cache::InodeNumber;
+use crate::calls::file::File;
 use crate::machine::Machine;
-use crate::process::{File, Process};
+use crate::process::Process;
 use plimsoll_core::{Span, Time};
 use proptest::prelude::*;
 use std::cell::RefCell;

@@ -109,7 +109,7 @@ fn an_ordered_commit_writes_what_others_have_dirtied_again() {
     let requests = requests.lock().unwrap();
     let ordered: Vec<_> = requests.iter().filter(|r| is_data(r) && r.session == journal).collect();
     assert_eq!(ordered.len(), 1, "the page that was dirty");
-    assert!(ordered[0].causes.iter().eq([sessions[1]]), "for whoever dirtied it");
+    assert!(ordered[0].causes.iter().eq([sessions[1]]), "for the task that dirtied it");
 }
 
 #[test]
@@ -175,13 +175,13 @@ fn a_newcomer_waits_while_a_transaction_is_locked_and_belongs_to_the_next() {
     assert_eq!(names, [("long", 1), ("early", 1), ("newcomer", 2)]);
     let [early, newcomer] = [joined[1].2, joined[2].2];
     let committed = under.history().commits[0].ended;
-    assert!(early < at(0.1), "nobody wants a commit yet: {early:?}");
+    assert!(early < at(0.1), "no task wants a commit yet: {early:?}");
     assert!(newcomer > at(1.0), "the handle is open: {newcomer:?}");
     assert!(newcomer < committed, "it need not wait for the commit: {newcomer:?} and {committed:?}");
 }
 
 #[test]
-fn nobody_joins_while_a_transaction_is_locked_and_everybody_does_from_flush_on() {
+fn no_task_joins_a_locked_transaction_and_all_do_from_flush_on() {
     let Bench { mut simulation, sessions, under, .. } = Setup::new(Kind::Ordered, DISK).build();
     let machine = simulation.machine().clone();
     machine.spawn("maker", sessions[0], |process| async move {

@@ -1,8 +1,8 @@
 //! The slow oracle of crash consistency: from what the device saw follows what may be on it after a crash at any point.
 //!
-//! A write may be on the device from its submission on; it surely is once it completed and a flush that was submitted
-//! after that completed, or if it was forced. So a law of the form "whenever x may be there, y surely is" holds at
-//! every crash point if it holds when x is submitted.
+//! A write may be on the device from its submission on. It surely is after a flush that was submitted after its
+//! completion has completed, or if it was forced. So a law of the form "whenever x may be there, y surely is" holds at
+//! every crash point if it holds at x's submission.
 
 use super::{Seen, Under};
 use crate::fs::history::History;

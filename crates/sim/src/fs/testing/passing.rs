@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 /// The scheduler; one request at a time.
 pub struct Passing {
-    /// The tenant whose data waits.
+    /// The tenant with the data that waits.
     last: AccountId,
     /// Until when it waits even if nothing else is there.
     held_until: Time,

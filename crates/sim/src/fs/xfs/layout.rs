@@ -1,5 +1,5 @@
-//! Where XFS keeps what, as mkfs.xfs lays it out: few large allocation groups, each with its headers and the roots of
-//! its trees in front, and the log in the middle one.
+//! The layout of XFS by mkfs.xfs: few large allocation groups, with the log in the middle one. Each has its headers and
+//! the roots of its trees in front.
 
 use crate::fs::class;
 use crate::fs::space::Blocks;

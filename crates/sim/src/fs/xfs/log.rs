@@ -1,5 +1,5 @@
-//! The log, written late: transactions gather in memory in a list (the *committed item list*, CIL), and one
-//! *checkpoint* takes all of it to the log when a task forces it.
+//! The log, written late. Transactions gather in memory in a list (the *committed item list*, CIL); when a task forces
+//! the log, one *checkpoint* takes all of it there.
 //!
 //! ```text
 //!   transaction --> current context --force, full, 30 s--> records of 32 KiB --barrier, commit record--> committed
@@ -65,7 +65,7 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Takes an item in, or more of it: an inode is logged whole each time; of a block, stretches come together until
+    /// Takes an item in, or more of it. An inode is logged whole each time; the stretches of a block accumulate until
     /// all of it is there. Answers with the causes for which it had been changed before.
     fn log(&mut self, item: Item, block: u64, bytes: u64, causes: &CauseSet) -> CauseSet {
         let is_new = !self.items.contains_key(&item);

@@ -9,14 +9,14 @@
 //! ```
 //!
 //! The rule: data first, then what says that it is there. Blocks are given out unwritten, and only when the device has
-//! the data does a transaction say so and let the size grow. So a log force has no data to wait for, and an fsync waits
-//! for its own file's data and for the log, never for another file's data.
+//! the data does a transaction say so and let the size grow. So a log force has no data to wait for. An fsync waits for
+//! its own file's data and for the log, never for another file's data.
 //!
-//! The complication: the log is one for all. A force takes everything with it that any task has changed so far, and a
-//! task that needs room in a full log waits until old changes are in place.
+//! The complication: the log is one for all. A force takes everything along that any task has changed so far. A task
+//! that needs room in a full log waits until old changes are in place.
 //!
-//! [`layout`] says where things are, [`node`] which file gets what and what changes with it, [`log`] how it becomes
-//! durable; `log/checkpoint` is what the log's tasks do, `operations` what the machine calls. What is simplified stands
+//! [`layout`] says where things are, [`node`] which blocks a file gets and which metadata changes with it, [`log`] how
+//! it becomes durable. `log/checkpoint` has the log's tasks; the machine calls `operations`. What is simplified stands
 //! in `docs/simulator.md`.
 
 pub mod layout;
@@ -93,8 +93,8 @@ impl Xfs {
         self.state.borrow().is_free(block)
     }
 
-    /// A transaction on these inodes: takes room in the log and the inodes' locks, decides, brings the blocks in, and
-    /// hands all to the log at once.
+    /// A transaction on these inodes. It takes room in the log and the inodes' locks, decides, brings the blocks in,
+    /// and hands all to the log at once.
     async fn change<T>(
         &self,
         machine: &Machine,

@@ -20,12 +20,13 @@ const TREE: TreeShape = TreeShape { inode_records: 21, block_records: 251, exten
 const CHUNK_INODES: u32 = u64::BITS;
 const BLOCK_INODES: u64 = 8;
 const CHUNK_BLOCKS: u64 = CHUNK_INODES as u64 / BLOCK_INODES;
-/// Pages that a growing file gets beyond its end: as many as it has, within these bounds: 64 KiB (`m_allocsize_blocks`)
-/// and, instead of 8 GiB, 16 MiB, because here no process closes files, which would give them back.
+/// Pages that a growing file gets beyond its end: as many as it has, within these bounds. They are 64 KiB
+/// (`m_allocsize_blocks`) and, instead of 8 GiB, 16 MiB, because no process here closes files, which would give them
+/// back.
 const AHEAD_PAGES_MIN: u64 = 16;
 const AHEAD_PAGES_MAX: u64 = (16 << 20) / PAGE_BYTES;
-/// Bytes in the log: of a changed inode (`xfs_inode_log_format` and core) and each record of its extents; of a change
-/// to a block (format and two stretches of 128, `XFS_BLF_CHUNK`).
+/// Bytes in the log: of a changed inode (`xfs_inode_log_format` and core) and each record of its extents. Of a change
+/// to a block: format and two stretches of 128 (`XFS_BLF_CHUNK`).
 const LOG_INODE_BYTES: u32 = 56 + 176;
 const LOG_RECORD_BYTES: u32 = 16;
 const LOG_BLOCK_BYTES: u32 = 24 + 2 * 128;
@@ -268,7 +269,7 @@ impl XfsState {
         }
     }
 
-    /// Gives the first of `pages`, which have no place, one, and as many after it as lie in one piece; a file that
+    /// Gives the first of `pages`, which have no place, a place, and as many after it as lie in one piece. A file that
     /// grows gets some beyond (`xfs_iomap_prealloc_size`). All are unwritten, those of directories written.
     pub fn allocate(&mut self, change: &mut XfsChange, number: InodeNumber, pages: PageRange) -> Run {
         let node = &self.nodes[&number];

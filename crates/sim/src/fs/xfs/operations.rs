@@ -156,8 +156,8 @@ impl Xfs {
         }
     }
 
-    /// The device has the data: what was unwritten is converted, or the size grows, in a transaction of a task of its
-    /// own; the pages stay in writeback until then (`xfs_end_io`).
+    /// The device has the data. A task of its own, in a transaction, converts unwritten blocks or sets the larger size;
+    /// the pages stay in writeback until then (`xfs_end_io`).
     pub(super) fn convert_later(&self, machine: &Machine, written: &PageSpan) -> WritebackEnd {
         let Some(inode) = machine.find_inode(written.inode) else { return WritebackEnd::Now };
         let size = inode.size().min(written.pages.end() * PAGE_BYTES);

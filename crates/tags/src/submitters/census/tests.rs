@@ -167,7 +167,7 @@ proptest! {
 }
 
 #[test]
-fn whoever_lets_children_go_without_waiting_is_not_charged_less_for_long() {
+fn a_parent_that_does_not_wait_for_children_is_not_charged_less_for_long() {
     let machine = Machine::with(Vec::new());
     let (mut census, mut registered) = (Census::default(), registered());
     written(&mut census, &machine, &mut registered);
@@ -183,7 +183,7 @@ fn whoever_lets_children_go_without_waiting_is_not_charged_less_for_long() {
 }
 
 #[test]
-fn what_somebody_did_before_it_was_registered_is_not_charged_and_older_children_are_strangers() {
+fn what_a_process_did_before_it_was_registered_is_not_charged_and_older_children_are_strangers() {
     let machine = Machine::with(Vec::new());
     machine.borrow_mut().step(Step::Fork { who: 0 });
     machine.borrow_mut().step(Step::Move { who: 0, bytes: 70 });
@@ -230,7 +230,7 @@ fn what_a_registered_thread_moves_is_not_its_processs() {
 
 /// Planted break: it stays registered until its number is another one's.
 #[test]
-fn who_ended_before_the_first_look_is_registered_no_more() {
+fn a_process_that_ended_before_the_first_look_is_registered_no_more() {
     let machine = Machine::with(Vec::new());
     let (mut census, mut registered) = (Census::default(), registered());
     registered.processes.insert(99, ACCOUNT);

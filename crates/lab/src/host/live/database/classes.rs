@@ -1,5 +1,5 @@
-//! Says the classes of the server's files: the classifier of `plimsoll classify postgresql`, on a thread, and a socket
-//! that hears it, as a daemon's does.
+//! Says the classes of the server's files: the classifier of `plimsoll classify postgresql` on a thread, and a server
+//! like a daemon's.
 
 use super::super::HostError;
 use super::super::error::failed;

@@ -1,5 +1,5 @@
-//! A real database: a PostgreSQL on the file system that is measured, with a TPC-H data set that is ours, asked one
-//! query after the other.
+//! A real database: a PostgreSQL on the measured file system, with a generated TPC-H data set and one query after the
+//! other.
 //!
 //! ```text
 //!   generator -> psql: COPY -> server (tenant, memory of the machine) -> ext4 -> cache -> device
@@ -10,8 +10,8 @@
 //! **The order** is the paper's (Differentiated Storage Services, section 5.7): tables are filled, then indexes are
 //! made, then queries are asked; only these are measured. Tables are there, empty and committed, before they are
 //! filled, so that the classifier knows what they are when their first block is written. **The complication.**
-//! Statistics are gathered before the indexes are made: what is a sample of a table at the paper's size is all of it at
-//! a fiftieth, and would push out of the cache what the indexes have pushed in.
+//! Statistics are gathered before the indexes are made. A sample of a table at the paper's size is all of it at a
+//! fiftieth. It would push out of the cache what the indexes have brought in.
 
 mod classes;
 mod queries;
@@ -46,7 +46,7 @@ pub(super) fn bytes(setup: &DatabaseSetup) -> u64 {
 /// A database that is filled. Dropping it ends its server.
 pub(super) struct Database<'run> {
     setup: &'run DatabaseSetup,
-    /// Gone before the server whose catalogue it asks.
+    /// Dropped before the server, which its catalogue queries need.
     _classes: Option<Classes>,
     server: Server,
 }

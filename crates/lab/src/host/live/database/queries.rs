@@ -1,5 +1,4 @@
-//! Queries, one after the other, as the load that is measured: each is a unit, and a source of its own beside all of
-//! them.
+//! Queries, one after the other, as the measured load: each is a unit, and a source of its own beside all of them.
 
 use super::super::crew::{HEAD_START, Load, Log};
 use super::super::error::failed;

@@ -1,10 +1,9 @@
-//! A PostgreSQL server of a run's own: a stock one, on the file system that is measured, as the user that the package
-//! made for it.
+//! A PostgreSQL server for one run: a stock one, on the measured file system, with the user of its package.
 //!
 //! It is a tenant with the memory of the scenario's machine, from the making of its cluster on; it starts behind no
-//! gates. Nothing of it outlives the run, even one that is killed: the kernel kills it when the host dies, and what it
-//! shares among its processes is in a namespace that dies with them. Sizes that a server has by default are those of
-//! the machine that it is on, so the scenario's machine, a part of the paper's, has a part of them ([`settings`]).
+//! gates. Nothing of it outlives the run, even a killed one. The kernel kills it when the host dies, and its shared
+//! memory is in a namespace that dies with its processes. Default sizes of a server are those of its machine. The
+//! scenario's machine, a part of the paper's, has a part of them ([`settings`]).
 
 use super::super::disk::Disk;
 use super::super::error::{failed, interrupted};
@@ -38,9 +37,9 @@ const PATIENCE: Span = Span::from_secs(60);
 const ASK_AGAIN: Span = Span::from_millis(100);
 /// How long it may take to end, before it is killed: it kills those of its processes that do not after five seconds.
 const END_PATIENCE: Span = Span::from_secs(20);
-/// The server's defaults in the paper's time (PostgreSQL 9.0) beside 32 MB of buffers, as parts of these: planner's
-/// guess of the page cache, memory of a sort, memory of making an index; and the log between two checkpoints, of three
-/// segments.
+/// The server's defaults in the paper's time (PostgreSQL 9.0) beside 32 MB of buffers, as parts of these. They are the
+/// planner's guess of the page cache, and the memory of a sort and of making an index. The log between two checkpoints
+/// is of three segments.
 const EFFECTIVE_CACHE_PER_BUFFERS: u64 = 4;
 const SORTS_PER_BUFFERS: u64 = 32;
 const INDEX_SORTS_PER_BUFFERS: u64 = 2;
@@ -69,7 +68,7 @@ impl Installed {
         let newest = versions.max_by(|one, other| version(one).total_cmp(&version(other)));
         let programs = newest.ok_or("PostgreSQL is not installed (Debian: postgresql)")?;
         let (user, group) = numbers_of(&std::fs::read_to_string(PASSWD).unwrap_or_default(), USER)
-            .ok_or_else(|| format!("there is no user {USER}, who runs PostgreSQL"))?;
+            .ok_or_else(|| format!("there is no user {USER}, which runs PostgreSQL"))?;
         HELPERS.into_iter().find_map(program::why_not).map_or(Ok(Installed { programs, user, group }), Err)
     }
 }
@@ -81,8 +80,8 @@ fn numbers_of(passwd: &str, name: &str) -> Option<(u32, u32)> {
     Some((number(1)?, number(2)?))
 }
 
-/// What a server is told whose buffers have so many bytes: nothing that the paper's did not have (parallel queries,
-/// compiled expressions, a vacuum in the background), and a part of its memory as large as that of the buffers.
+/// Settings of a server with so many bytes of buffers. They switch off what the paper's server did not have: parallel
+/// queries, compiled expressions, a vacuum in the background. They scale its memory with the buffers.
 fn settings(buffers_bytes: u64, sockets: &Path) -> Vec<String> {
     let kilobytes = |bytes: u64| format!("{}kB", bytes >> 10);
     let part = |per: u64, least: u64| kilobytes((buffers_bytes / per).max(least));

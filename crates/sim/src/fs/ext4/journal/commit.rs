@@ -11,8 +11,8 @@ use crate::writeback::WriteFile;
 use plimsoll_core::{CauseSet, Operation};
 use std::collections::BTreeSet;
 
-/// Blocks that a descriptor block speaks of: tags of 16 bytes after a header of 12, an identifier of 16, and before a
-/// checksum of 4 (`journal_block_tag3_t`).
+/// Blocks in a descriptor block: tags of 16 bytes after a header of 12, an identifier of 16, and before a checksum of 4
+/// (`journal_block_tag3_t`).
 const DESCRIPTOR_TAGS: u64 = (PAGE_BYTES - 12 - 16 - 4) / 16;
 
 impl Journal {

@@ -31,8 +31,8 @@ impl Log {
         state.requested >= state.current.id && state.current.transactions > 0
     }
 
-    /// The records of the checkpoint: all but the last, as many at once as there are buffers; then a barrier; then the
-    /// last, which holds the commit record and is durable when it completes.
+    /// The records of the checkpoint. All but the last go first, as many at once as there are buffers; then comes a
+    /// barrier. The last one follows, which holds the commit record and is durable when it completes.
     async fn write_records(&self, machine: &Machine) {
         let (places, causes, actor) = self.format(machine);
         let records: Vec<&[u64]> = places.chunks((RECORD_BYTES / PAGE_BYTES) as usize).collect();

@@ -1,6 +1,7 @@
 //! Real traces: hits as others have counted them, and what `credit` promises against LRU.
 //!
-//! The traces are public and not part of the repository (`docs/cache-policies.md`); where they are not there, nothing is run.
+//! The traces are public and not part of the repository (`docs/cache-policies.md`); where they are not there, nothing
+//! is run.
 
 mod support;
 

@@ -11,10 +11,10 @@
 /* Where the daemon listens, if the environment does not say in PLIMSOLL_CLASSES. */
 #define PLIMSOLL_CLASSES_SOCKET "/run/plimsoll/classes.sock"
 
-/* With the preload shim of `plimsoll run`: a program that opens a file with this flag says in the first element of each readv,
- * writev, preadv and pwritev, which is one byte long, the class of the call (0 to 31). Without the shim the open fails
- * with EINVAL, as the kernel knows no such flag, so no byte of class ever gets into a file. Not with O_TMPFILE or
- * O_DIRECTORY. */
+/* With the preload shim of `plimsoll run`: a program that opens a file with this flag says the class of each call (0 to
+ * 31). The class is the first element of each readv, writev, preadv and pwritev, which is one byte long. Without the
+ * shim the open fails with EINVAL: the kernel knows no such flag, so no byte of class ever gets into a file. Not with
+ * O_TMPFILE or O_DIRECTORY. */
 #define PLIMSOLL_O_CLASSIFIED 020000000
 
 /* The I/O priority of a call with direct I/O (O_DIRECT) that says the class of its blocks (1 to 31), for `ioprio` of an

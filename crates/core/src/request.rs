@@ -32,8 +32,8 @@ impl Operation {
         matches!(self, Operation::Write | Operation::Trim | Operation::WriteZeroes)
     }
 
-    /// How many runs it takes for so many bytes: one for every 32 KiB begun (Zygaria, section 4.3), and one for a flush
-    /// or a trim, which move no data.
+    /// How many runs it takes for so many bytes: one for every 32 KiB begun (Zygaria, section 4.3). A flush and a trim
+    /// move no data, and are one run each.
     #[inline]
     pub const fn runs(self, bytes: u32) -> u64 {
         match self {

@@ -8,11 +8,11 @@
 //! Where the two differ, the attribute holds: it goes with the store, and a directory may have been out of use
 //! meanwhile. A block device has no place for one.
 //!
-//! **A damaged copy.** A copy may be damaged: truncated, no JSON, unreadable, no regular file. Another copy that is whole stands for it
-//! if it names the same cache and is not older, as far as the damaged one can be read ([`Remains`](format::Remains)).
-//! When the cache is used, the log names the damaged place, and the copy is written there again; a refusal writes
-//! nothing. A damaged copy of which nothing can be read counts as one that is not there. Where no whole copy is left, nothing is known: that is an error
-//! ([`DamagedNote`]), and never the absence of a note.
+//! **A damaged copy.** A copy may be damaged: truncated, no JSON, unreadable, no regular file. Another copy that is
+//! whole stands for it if it names the same cache and is not older, as far as the damaged one can be read
+//! ([`Remains`](format::Remains)). When the cache is used, the log names the damaged place, and the copy is written
+//! there again; a refusal writes nothing. A damaged copy of which nothing can be read counts as one that is not there.
+//! Where no whole copy is left, nothing is known: that is an error ([`DamagedNote`]), and never the absence of a note.
 //!
 //! **A loop device has the bytes of a file.** So such a note of a loop device lies beside its file, with the offset in
 //! the attribute's name. It holds for the file, too, and a note of the file holds for each loop device on it.

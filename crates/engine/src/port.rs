@@ -123,7 +123,8 @@ impl Port<'_> {
         self.conductor.ring.cancel(Owner::FrontEnd(self.seat.index, tag));
     }
 
-    /// Abandons the front end's requests. Those that have not reached a backend are dropped. They complete all the same, as `ECANCELED`. Later requests for bytes of the others wait for them.
+    /// Abandons the front end's requests. Those that have not reached a backend are dropped. They complete all the
+    /// same, as `ECANCELED`. Later requests for bytes of the others wait for them.
     pub fn abandon_requests(&mut self) {
         let own = self.seat.index;
         self.conductor.abandon(|front_end, _| front_end == own);

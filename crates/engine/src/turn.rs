@@ -252,7 +252,7 @@ impl Engine {
         self.attachments.stop_all(&mut self.conductor, grace, |_| true);
     }
 
-    /// Cuts off the front ends whose grace is over.
+    /// Cuts off the front ends with a grace period that is over.
     fn cut_overdue(&mut self) {
         if self.attachments.cut_overdue(&mut self.conductor)
             && self.is_ending

@@ -12,8 +12,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Replaces the file at `path` by one with `bytes` in it, or makes it. After a crash or power loss the old content is
-/// there, or the new one. A process that is killed in the middle leaves `path` with the extension `new` behind; the next
-/// call replaces that file. Two flushes of the disk: the file, then its directory.
+/// there, or the new one. A process that is killed in the middle leaves `path` with the extension `new` behind; the
+/// next call replaces that file. Two flushes of the disk: the file, then its directory.
 ///
 /// # Errors
 /// The system's: no space, no permission, a directory that is not there. The old file is untouched then.

@@ -1,8 +1,8 @@
 //! Opening what has to be a regular file or a block device, without waiting.
 //!
 //! **Intuition.** To open a FIFO takes until a process opens its other end. A path that an operator named, or that a
-//! note names, may lead to one. So each of these functions looks at the kind before it opens, opens without waiting,
-//! and looks at the kind of what it has opened: the path may lead to something else by then.
+//! note names, may lead to one. So each of these functions looks at the kind before it opens, and opens without
+//! waiting. Then it looks at the kind of what it has opened: the path may lead to something else by then.
 
 use rustix::fs::OFlags;
 use std::error::Error;
@@ -105,8 +105,8 @@ mod tests {
     /// A FIFO that no process writes to or reads. Outcome: each function refuses it at once; a draft of a note that is
     /// one is refused, too, and the note stays.
     ///
-    /// Planted breaks: the kind is not looked at and the file is opened as any (hung, seen by the time limit of tests);
-    /// the draft is made as any file (hung).
+    /// Planted breaks: the kind is not looked at and the file is opened as any; the draft is made as any file. Both
+    /// hung, seen by the time limit of tests.
     #[test]
     fn a_fifo_is_refused_and_not_waited_for() {
         let directory = tempfile::tempdir().unwrap();

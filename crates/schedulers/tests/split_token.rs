@@ -6,7 +6,8 @@
 //! - a request charges its session instead of its causes: `a_request_is_charged_to_its_causes_in_equal_parts`
 //! - nothing is put right when a request is dispatched: `a_guess_is_put_right_when_the_request_is_dispatched`
 //! - writes wait at the block level: `only_reads_wait_at_the_block_level`
-//! - a request that interrupts a stream does not pay for its way back: `an_account_that_interrupts_a_stream_pays_for_its_way_back`
+//! - a request that interrupts a stream does not pay for its way back:
+//!   `an_account_that_interrupts_a_stream_pays_for_its_way_back`
 //! - a stream that was interrupted goes on with all it has:
 //!   `a_stream_goes_on_with_one_request_after_others_were_served`
 //! - metadata reads wait: `only_reads_wait_at_the_block_level`

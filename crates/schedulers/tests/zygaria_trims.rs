@@ -23,8 +23,9 @@ fn completion(request: &BlockRequest) -> Completion {
     Completion { id, session, runs, service: Span::ZERO, succeeded: true }
 }
 
-/// An account trims 128 MiB and then writes a block. Outcome: the write goes two milliseconds later, as a trim counts as
-/// a page; a write of 128 MiB in its place makes it wait for 13 s. A thousand trims of a block pay for a thousand pages.
+/// An account trims 128 MiB and then writes a block. Outcome: the write goes two milliseconds later, as a trim counts
+/// as a page; a write of 128 MiB in its place makes it wait for 13 s. A thousand trims of a block pay for a thousand
+/// pages.
 ///
 /// Planted breaks: a trim counts with all of its bytes; a trim counts with none.
 #[test]

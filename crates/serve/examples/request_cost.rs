@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The cost of one request is the difference of two runs with different numbers of requests, divided by the difference
-//! of the numbers. `cached` reads what a cache has, so each read is a hit. Counts do not depend on what else the machine
-//! does, because the requests of one run come in the same order and in the same turns as those of another one.
+//! of the numbers. `cached` reads what a cache has, so each read is a hit. Counts do not depend on what else the
+//! machine does, because the requests of one run come in the same order and in the same turns as those of another one.
 
 use plimsoll_cache::policies;
 use plimsoll_core::class::Scheme;

@@ -1,5 +1,6 @@
-//! What a configuration says of each front end of the registry (`plimsoll_serve::registry`) that clients connect to: its
-//! addresses, and the doors of volumes. The keys and their reading are the front end's own, and nothing here names one.
+//! What a configuration says of each front end of the registry (`plimsoll_serve::registry`) that clients connect to:
+//! its addresses, and the doors of volumes. The keys and their reading are the front end's own, and nothing here names
+//! one.
 
 use super::Problem;
 use super::listen::{self, Listen};

@@ -1,4 +1,5 @@
-//! Where clients connect: the addresses in `listen` of each front end, which are written alike, and as `up` prints them.
+//! Where clients connect: the addresses in `listen` of each front end, which are written alike, and as `up` prints
+//! them.
 
 use super::paths::socket;
 use super::quoted;

@@ -92,8 +92,8 @@ pub struct Metric {
     /// Its name in JSON. A field of an object inside has that object's name before a dot. It never changes: machines
     /// read it.
     pub field: &'static str,
-    /// Its name for monitoring, without the `plimsoll_` before it; of a label the label's name, and of a list of
-    /// subjects the label of their numbers in it; otherwise empty.
+    /// Its name for monitoring, without the `plimsoll_` before it. For a label it is the label's name, and for a list
+    /// of subjects the label of their numbers in it. Otherwise it is empty.
     pub name: &'static str,
     /// The part of its family, where the family has several.
     pub part: Option<Part>,

@@ -1,8 +1,8 @@
 //! The table of metrics: one row for each field of a running daemon in the control socket's answers.
 //!
-//! A row has the field's name in JSON, its name for monitoring, its unit, its help, its kind, how it is read out of a
-//! status, and the columns that show it. The answers of the control socket, what `plimsoll status`, `pool list`,
-//! `volume list` and `cache status` print, and the tables of `docs/control.md`, follow from the rows.
+//! A row has the field's name in JSON, its name for monitoring, its unit, its help and its kind. It says how it is read
+//! out of a status, and which columns show it. The answers of the control socket follow from the rows. So does what
+//! `plimsoll status`, `pool list`, `volume list` and `cache status` print, and so do the tables of `docs/control.md`.
 //!
 //! | module | what is in it |
 //! | --- | --- |

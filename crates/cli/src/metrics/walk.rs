@@ -6,8 +6,8 @@ use super::reading::Reading;
 /// The labels of a subject, those of what it is in first.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// Shows `see` each field of `subject`, of which `rows` are, and of what is in it, with the labels that its metrics
-/// have: those of `outside` first.
+/// Shows `see` each field of `subject` and of what is in it, with the labels that its metrics have. `rows` are those of
+/// `subject`; the labels of `outside` come first.
 pub fn walk(
     rows: &'static dyn Rows,
     subject: &Reading,

@@ -382,8 +382,8 @@ fn a_mistyped_path_of_a_cache_is_answered_with_the_right_one() {
     daemon.stop();
 }
 
-/// Another configuration with the same notes serves the file of a cache as a volume. Outcome: `check` and `up` refuse it
-/// with the same line, and the cache has what it had; a cache that was given up is no reason to refuse its file.
+/// Another configuration with the same notes serves the file of a cache as a volume. Outcome: `check` and `up` refuse
+/// it with the same line, and the cache has what it had; a cache that was given up is no reason to refuse its file.
 ///
 /// Planted break: the notes are not looked at (it is served, and the first write destroys the cache).
 #[test]

@@ -214,8 +214,8 @@ fn a_volume_without_a_cache_is_bad_input_for_each_command() {
 }
 
 /// `size` and `dirty_max` of a cache that is there are changed in the file. Outcome: `check`, the log of the start and
-/// that of a SIGHUP say that nothing comes of it, and which command gives the cache another size; after that, nothing is
-/// said.
+/// that of a SIGHUP say that nothing comes of it, and which command gives the cache another size; after that, nothing
+/// is said.
 ///
 /// Planted breaks: nothing is compared; SIGHUP says that the size waits for a restart, and no more.
 #[test]

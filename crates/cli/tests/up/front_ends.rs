@@ -223,8 +223,8 @@ fn both_listens_take_the_same_forms() {
     }
 }
 
-/// Outcome: a socket that a killed daemon left is replaced; a file that is no socket, and a socket that a server answers
-/// at, are left and refused, in the same words for each front end.
+/// Outcome: a socket that a killed daemon left is replaced; a file that is no socket, and a socket that a server
+/// answers at, are left and refused, in the same words for each front end.
 ///
 /// Planted break, seen red: a file that is no socket is removed.
 #[test]

@@ -50,8 +50,8 @@ memory = true
 iscsi = {}
 "#;
 
-/// Planted breaks: a queue's `waited_ns_max` is in the status and has no row; the answer has a field past the rows. Both
-/// red.
+/// Planted breaks: a queue's `waited_ns_max` is in the status and has no row; the answer has a field past the rows.
+/// Both red.
 #[test]
 fn each_field_of_a_daemons_answers_has_a_row() {
     let site = Site::new(CONFIGURATION);
@@ -95,8 +95,8 @@ fn each_field_of_a_daemons_answers_has_a_row() {
     stop(daemon);
 }
 
-/// Planted breaks: the rows of tenants lack `processes`, while serde made answers; a tenant has a field past the rows. Both
-/// red.
+/// Planted breaks: the rows of tenants lack `processes`, while serde made answers; a tenant has a field past the rows.
+/// Both red.
 #[test]
 fn each_field_of_tenants_has_a_row() {
     let Some(site) = crate::tenants::site() else { return };

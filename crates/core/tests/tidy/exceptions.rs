@@ -3,7 +3,7 @@
 //! `TIDY=shrink cargo test -p plimsoll-core --test tidy` takes out of the file what is mended. It adds nothing; only if
 //! the whole file is missing, it writes what breaks the rules today.
 
-use super::{circles, comments, fields, front_ends, impls, krate, terms, tree, type_names, words};
+use super::{circles, comments, fields, front_ends, impls, krate, sentences, terms, tree, type_names, words};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;

@@ -47,6 +47,7 @@ fn is_looked_at(path: &str) -> bool {
         && !path.starts_with("crates/testkit/")
         && !path.ends_with("/lib.rs")
         && !path.ends_with("/tests.rs")
+        && !path.contains("/tests/")
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

@@ -69,7 +69,7 @@ pub struct BufferParameters {
     pub write_cache_bytes: u64,
 }
 
-/// WD Caviar Blue WD5000AAKX, 500 GB, 7200 rpm: the drive of the split-level paper (section 6), which read 138 MB/s
+/// WD Caviar Blue WD5000AAKX, 500 GB, 7200 rpm: the drive of the split-level paper (section 6). The paper read 138 MB/s
 /// from it sequentially (its figure 14).
 pub const WD_AAKX: HddParameters = HddParameters {
     name: "hdd.wd-aakx",

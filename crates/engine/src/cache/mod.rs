@@ -329,8 +329,8 @@ fn make_anew(
 }
 
 impl FoundCache {
-    /// The same on a device that takes the time of `model`; what it is on must be a file in memory, since the engine's
-    /// thread waits for it. Replies that are later than `lateness_bound` are counted as late
+    /// The same on a device that takes the time of `model`. What it is on must be a file in memory: the engine's thread
+    /// waits for it. Replies that are later than `lateness_bound` are counted as late
     /// ([`CacheStatus::emulation`](crate::CacheStatus::emulation)).
     pub fn emulated(self, model: Box<dyn DeviceModel + Send>, lateness_bound: Span) -> FoundCache {
         FoundCache { emulation: Some(Emulation::new(model, lateness_bound)), ..self }

@@ -11,7 +11,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The bytes of the blocks that the cache on the file or block device at `path` can hold; `None` where none can be read.
+/// The bytes of the blocks that the cache on the file or block device at `path` can hold; `None` where none can be
+/// read.
 pub fn cached_bytes_on(path: &Path) -> Option<u64> {
     let mut device = ReadOnlyDevice::of(open_storage(path, false).ok()?).ok()?;
     probe(&mut device).ok().map(|superblock| bytes_of(&superblock.layout))
@@ -26,8 +27,8 @@ fn bytes_of(layout: &Layout) -> u64 {
     u64::from(layout.units) * BLOCK_BYTES as u64
 }
 
-/// The note of the cache that the file or block device at `path` holds. `None` where it holds none, where it cannot be
-/// read, and where no note names the cache: that one may be a guest's, which has it on a volume. Two reads, and
+/// The note of the cache that the file or block device at `path` holds. `None` where it holds none, and where it cannot
+/// be read. `None` also where no note names the cache: it may be a guest's, which has it on a volume. Two reads, and
 /// O(notes) if there is a superblock.
 ///
 /// # Errors

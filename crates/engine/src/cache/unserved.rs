@@ -7,8 +7,8 @@
 //! | the cache belongs to the volume | evidence |
 //! | --- | --- |
 //! | by its store | its superblock names the store of the volume |
-//! | by the volume's name | a note of another store says that a volume of that name has this cache, and no other volume has that store |
-//! | by its size, perhaps | no note names the cache, no volume has its store, and the volume has exactly as many blocks |
+//! | by the volume's name | a note of another store gives a volume of that name this cache; no volume has that store |
+//! | by its size, perhaps | no note names the cache, no volume has its store, and the volume has as many blocks |
 //!
 //! A cache that was given up, or that leaves, has nothing that is missed. An administrator's word that the store is
 //! served without a cache is noted for that store. A cache that another process has is that process's business.
@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 pub enum BelongsBy {
     /// Its superblock names the volume's store.
     Store,
-    /// A note names the volume, whose store is another one now.
+    /// A note names the volume, which has another store now.
     Name,
     /// The volume has as many blocks as its store: it may be that one.
     Size,
@@ -52,8 +52,8 @@ pub struct UnservedCache {
     uuid: [u8; 16],
 }
 
-/// The first of `caches`, each with its name and path, or of those that notes name, which has blocks that the slow
-/// device of `volume` lacks. `volume_bytes` is the size of the volume, `others` are the other volumes. Nothing is
+/// The first cache that has blocks which the slow device of `volume` lacks: of `caches`, each with its name and path,
+/// or of those that notes name. `volume_bytes` is the size of the volume, `others` are the other volumes. Nothing is
 /// written. `None` also where a note says which cache the volume has: then that note decides.
 ///
 /// O(notes), two reads for each cache, and all records of one that may be the volume's.
@@ -128,8 +128,8 @@ pub fn forget_unserved(notes: &Notes, volume: &VolumeConfig, unserved: &Unserved
     give_up(&mut device, &superblock).map(|()| true)
 }
 
-/// What the store of a volume, or another way to exactly its bytes, is known by; nothing for one in memory, or that is
-/// not there.
+/// What the store of a volume, or another way to exactly its bytes, is known by. There is nothing for a store in
+/// memory, or one that is not there.
 fn stores_of(volume: &VolumeConfig) -> Vec<[u8; 16]> {
     let Backing::File { path, .. } = &volume.backing else { return Vec::new() };
     let Ok(own) = store_of(path) else { return Vec::new() };

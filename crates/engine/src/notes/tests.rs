@@ -61,8 +61,8 @@ fn a_note_goes_with_its_file_to_another_directory_and_not_with_a_copy() {
     assert_eq!(here.get(&volume).unwrap(), Some(renamed), "the last word");
 }
 
-/// The directory cannot be written. Outcome: the file has no note either, or the one it had; so a volume whose cache
-/// could not be attached starts without it.
+/// The directory cannot be written. Outcome: the file has no note either, or the one it had; so a volume that got no
+/// cache starts without one.
 ///
 /// Planted break that was seen red: the note of the file stays.
 /// Promise: notes-all-or-none.
@@ -154,8 +154,8 @@ fn what_is_no_note_is_told_and_not_taken_for_none() {
 }
 
 /// One of the two copies is damaged in one of many ways: cut off anywhere, other bytes, empty. Outcome: the whole
-/// one holds; a look at it changes nothing, and it is written there again when the note is mended, unless what is left of the damaged one names another cache or is newer.
-/// Nothing is then touched.
+/// one holds; a look at it changes nothing, and it is written there again when the note is mended, unless what is left
+/// of the damaged one names another cache or is newer. Nothing is then touched.
 ///
 /// Planted breaks that were seen red: what is left of the damaged copy is not compared; the copy is not written
 /// again; a damaged copy is an error beside a whole one; a look at the note writes the damaged copy again.

@@ -142,8 +142,8 @@ pub(crate) fn refused(volume: &str, blocks: u64, bytes: &[(u64, u64)]) -> String
     format!("the slow device fails writes of {} of volume {volume}, which stay in the cache", named(blocks, bytes))
 }
 
-/// Why `dirty_units` could not be copied to the slow device: what cannot be read of the cache of `volume`, what the slow
-/// device refuses, and what can be done.
+/// Why `dirty_units` could not be copied to the slow device: what cannot be read of the cache of `volume`, what the
+/// slow device refuses, and what can be done.
 pub fn not_clean(
     volume: &str,
     dirty_units: u64,

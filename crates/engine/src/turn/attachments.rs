@@ -245,7 +245,7 @@ impl Attachments {
         }
     }
 
-    /// Cuts off the front ends whose grace is over. Says whether there was any.
+    /// Cuts off the front ends with a grace period that is over. Says whether there was any.
     pub(super) fn cut_overdue(&mut self, conductor: &mut Conductor) -> bool {
         let now = conductor.ground.now;
         if self.next_cut.is_none_or(|cut_at| now < cut_at) {

@@ -37,7 +37,8 @@ impl Attribution<'_> {
 }
 
 impl VolumeCache {
-    /// Submits blocks of waiting requests: O(lines log lines), and nothing as long as the cache has no room. Says whether it submitted any.
+    /// Submits blocks of waiting requests: O(lines log lines), and nothing as long as the cache has no room. Says
+    /// whether it submitted any.
     pub(super) fn submit_blocks(&mut self, tree: &AccountTree, tags: Option<&dyn BlockTags>) -> bool {
         let attribution = Attribution { tags, tree };
         let (round, mut has_submitted) = (self.waiting.round(), false);
@@ -88,8 +89,10 @@ impl VolumeCache {
     }
 
     /// How many blocks of a request are submitted together; 0 if it waits. Neighbours that come together are one
-    /// request of the store, so blocks are not submitted one by one, as places become free. It waits for as many consecutive places as it has blocks left, with two bounds. One is [`BATCH_BLOCKS`]; the other is the places that come back without other sessions: its own, and those with an answer that was taken. So it never waits for another
-    /// session.
+    /// request of the store, so blocks are not submitted one by one, as places become free. It waits for as many
+    /// consecutive places as it has blocks left, with two bounds. One is [`BATCH_BLOCKS`]; the other is the places that
+    /// come back without other sessions: its own, and those with an answer that was taken. So it never waits for
+    /// another session.
     fn batch(&self, index: u32) -> u32 {
         let request = &self.requests[index];
         let wanted = request.blocks_left().min(BATCH_BLOCKS);

@@ -1,5 +1,5 @@
-//! iSCSI for the registry and for the configuration: `[iscsi]`, where initiators connect, and `[volume.NAME.iscsi]`, a
-//! volume as a target: its name, and what it asks of initiators.
+//! iSCSI for the registry and for the configuration. `[iscsi]` says where initiators connect. `[volume.NAME.iscsi]` is
+//! a volume as a target: its name, and what it asks of initiators.
 
 use super::doors::TargetDoors;
 use crate::connection::Address;

@@ -157,8 +157,8 @@ impl Targets {
         self.find(name).map(|target| target.chap.clone())
     }
 
-    /// The answer to SendTargets: all targets that are not of a session, or the one that is asked for, each at
-    /// `portal`; without one, each where the initiator has asked.
+    /// The answer to SendTargets: all targets that are not of a session, or the one that is asked for. Each is at
+    /// `portal`; without one, each is where the initiator has asked.
     pub fn discover(&self, wanted: Option<&str>, portal: Option<&str>) -> Vec<u8> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let mut answer = Vec::new();
@@ -173,7 +173,8 @@ impl Targets {
     }
 }
 
-/// Adds a target and where it is. Without an address the target is where the initiator has asked (RFC 7143, Appendix C).
+/// Adds a target and where it is. Without an address the target is where the initiator has asked (RFC 7143, Appendix
+/// C).
 pub(super) fn describe(answer: &mut Vec<u8>, name: &str, portal: Option<&str>) {
     text::push(answer, "TargetName", name);
     if let Some(portal) = portal {

@@ -86,8 +86,8 @@ pub(super) fn check_together(volumes: &[Volume], problems: &mut Vec<Problem>) {
     }
 }
 
-/// A volume that is written has no other writer beside clients with reservations, which the other writer would not hear
-/// of, and none beside a file system of this machine.
+/// A volume that is written has no other writer beside clients with reservations: the other writer would not hear of
+/// them. Nor has it one beside a file system of this machine.
 fn check_writers(volume: &Volume, problems: &mut Vec<Problem>) {
     const ONE: &str = "one of the two, or read_only = true";
     let doors: Vec<_> =

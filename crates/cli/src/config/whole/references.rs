@@ -153,8 +153,8 @@ fn owner_of<'v>(volumes: &'v [Volume], cache: &str) -> Option<&'v Volume> {
     volumes.iter().find(|volume| volume.cache.as_deref() == Some(cache))
 }
 
-/// That the pool at `path`, called `name`, can never have a block in the cache called `cache`, if so: the volume with
-/// the cache is at `volume`, in other pools. A tenant of a mounted volume may be in any pool.
+/// Says it where the pool at `path`, called `name`, can never have a block in the cache of `owner`: that volume is at
+/// `volume`, in other pools. A tenant of a mounted volume may be in any pool.
 fn impossible_pool(owner: &Volume, volume: &str, name: &str, path: &str) -> Option<(String, String)> {
     let takes_tenants = owner.mount.as_ref().is_some_and(|mount| mount.takes_tenants);
     let is_around = volume.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));

@@ -1,5 +1,5 @@
-//! What runs in other processes, as files: the preload shim (`shim/gate.c`), the keeper (`shim/keeper.c`) and the thawer
-//! (`shim/thawer.c`).
+//! What runs in other processes, as files: the preload shim (`shim/gate.c`), the keeper (`shim/keeper.c`) and the
+//! thawer (`shim/thawer.c`).
 
 use crate::error::GateError;
 use rustix::fs::{StatVfsMountFlags, statvfs};

@@ -1,9 +1,9 @@
 //! The thawer: a process that thaws what an agent has frozen when the agent does not, and the note that it reads.
 //!
 //! A thawer is a process of its own (`shim/thawer.c`), one an agent. It holds the other end of the agent's line, the
-//! agent's lease, and the note: a file on a tmpfs with a slot for each cgroup that the agent may freeze. An agent notes
-//! a freeze before it freezes, and a thaw after it thaws. So a note names each cgroup that the agent has frozen, and
-//! may name one that it is about to freeze or has just thawed: to thaw that does no harm.
+//! agent's lease, and the note. That is a file on a tmpfs with a slot for each cgroup that the agent may freeze. An
+//! agent notes a freeze before it freezes, and a thaw after it thaws. So a note names each cgroup that the agent has
+//! frozen. It may name one that the agent is about to freeze or has just thawed, too: to thaw that does no harm.
 //!
 //! ```text
 //!   slot 0   "plimsoll frozen 1 BOOT_ID\n"

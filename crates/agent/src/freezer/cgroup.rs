@@ -1,11 +1,12 @@
 //! Cgroups that can be frozen.
 //!
-//! Version 2 has `cgroup.freeze` in each cgroup but the root (Linux 5.2), without any controller: also in the unified
-//! tree that is mounted beside version 1. Version 1 has the controller `freezer`. A frozen cgroup of version 2 can be
-//! killed; one of version 1 dies when it is thawed.
+//! Version 2 has `cgroup.freeze` in each cgroup but the root (Linux 5.2). It needs no controller, so the unified tree
+//! that is mounted beside version 1 has it too. Version 1 has the controller `freezer`. A frozen cgroup of version 2
+//! can be killed; one of version 1 dies when it is thawed.
 //!
-//! Both stop a process where it returns from the kernel, or where it sleeps there by its own wish: never with a lock of
-//! a file system. A process that is stopped, traced, or in an uninterruptible sleep stops later than the others.
+//! Both stop a process where it returns from the kernel, or where it sleeps there by its own wish. So it never has a
+//! lock of a file system. A process that is stopped, traced, or in an uninterruptible sleep stops later than the
+//! others.
 
 use plimsoll_linux::{MOUNT_TABLE, MountTable};
 use std::fs::{self, File};

@@ -1,15 +1,16 @@
 //! The cgroups of tenants, and the thread that freezes and thaws them.
 //!
 //! The levels' thread says which tenants are to be frozen ([`FreezeOrders`]): a word for each bit, and a wake-up. It
-//! never waits: the kernel may make a change of a cgroup wait for other changes, and those may wait for the disk that
-//! the levels' thread serves. So a thread of the freezer's own does it. Other threads add cgroups and take them away.
+//! never waits. But the kernel may make a change of a cgroup wait for other changes, and those may wait for the disk
+//! that the levels' thread serves. So a thread of the freezer's own does it. Other threads add cgroups and take them
+//! away.
 //!
 //! **The owner's wish wins.** A container's cgroup is also frozen by its runtime (`docker pause`), a service's by
-//! systemd. One that is frozen already is left alone. While we have one frozen, every write to its state by another
-//! program is seen (inotify): a thaw counts as ours; a freeze stays when we would thaw.
+//! systemd. One that is frozen already is left alone. While the freezer has one frozen, inotify tells every write to
+//! its state by another program. A thaw counts as the freezer's own; a freeze stays when the freezer would thaw.
 //!
-//! **Complication.** Two programs that write in the same microseconds cannot be told apart: what is seen directly after
-//! our own write is taken for ours.
+//! **Complication.** Two programs that write in the same microseconds cannot be told apart. What is seen directly after
+//! the freezer's own write is taken for its own.
 
 use super::cgroup::{CgroupVersion, FreezableCgroup};
 use super::place::FreezingPlace;

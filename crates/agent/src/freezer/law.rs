@@ -1,7 +1,7 @@
 //! When a tenant is frozen, and for how long: the pure part of the freezer.
 //!
-//! **Intuition.** A closed gate says that a tenant owes something: the scheduler closes it while the tenant's balance is
-//! negative, and opens it when the debt is paid. A program that waits at the gate moves nothing meanwhile. A program
+//! **Intuition.** A closed gate says that a tenant owes something. The scheduler closes it while the tenant's balance
+//! is negative, and opens it when the debt is paid. A program that waits at the gate moves nothing meanwhile. A program
 //! that passes by goes on moving bytes, and only that is a reason to freeze its tenant.
 //!
 //! ```text
@@ -16,13 +16,13 @@
 //! Then the tenant runs for [`THAW_MIN`] at least, so that it hears signals and answers peers. It is frozen again only
 //! if it moves bytes again.
 //!
-//! **Complication.** Memory is written faster than a disk. A program that writes 2 GB/s moves 4 MB in [`THAW_MIN`];
-//! with a limit of 5 MB/s it owes 800 ms for that, and freezes of 100 ms would never catch up. So a tenant that uses a
+//! **Complication.** Memory is written faster than a disk. A program that writes 2 GB/s moves 4 MB in [`THAW_MIN`].
+//! With a limit of 5 MB/s it owes 800 ms for that, and freezes of 100 ms would never catch up. So a tenant that uses a
 //! thaw to move bytes makes its next freeze four times as long as it may be, [`FREEZE_MAX`] at most. Debts that are
 //! paid much sooner make it shorter again.
 //!
-//! A tenant that was seen to pass by a gate of writes is frozen as soon as that gate closes, for [`KNOWN`] after it was
-//! last seen to.
+//! A tenant that was seen to pass by a gate of writes is frozen as soon as that gate closes. That holds for [`KNOWN`]
+//! after it was last seen to.
 
 use plimsoll_core::{Span, Time};
 

@@ -154,8 +154,8 @@ impl FreezerHandle {
         self.shared.groups().of(bit).map(FreezerGroup::shown).collect()
     }
 
-    /// Moves those of a tenant's processes and threads back into its made cgroup that have left it, or that were forked
-    /// before it was there: 16 at a time. O(tasks).
+    /// Moves processes and threads of a tenant back into its made cgroup, 16 at a time. They have left it, or were
+    /// forked before it was there. O(tasks).
     pub fn gather(&self, bit: u32, tasks: &[u32]) {
         let groups: Vec<_> = {
             let groups = self.shared.groups();

@@ -1,12 +1,12 @@
 //! Where a tenant is frozen: in a cgroup that is its own already, or in one that is made for it.
 //!
-//! A process that is alone with its descendants in a cgroup, as a container or a service is, has one of its own: that
-//! is left alone. Any other process is moved into a new cgroup inside the one that it is in, so that limits of the
-//! outer one hold still. A made cgroup is called `plimsoll.AGENT.PROCESS.NAME`, with the process numbers of the agent
-//! and of the first member: a successor recognises those of agents that are gone.
+//! A process that is alone with its descendants in a cgroup, as a container or a service is, keeps that one. Any other
+//! process is moved into a new cgroup inside the one that it is in, so that limits of the outer one hold still. A made
+//! cgroup is called `plimsoll.AGENT.PROCESS.NAME`, with the process numbers of the agent and of the first member. By
+//! that a successor recognises those of agents that are gone.
 //!
-//! **Never frozen** is a cgroup with the agent in it, with init in it, with a service in it that an administrator needs
-//! to mend the machine ([`NEVER`]), or the root.
+//! **Never frozen** are the root and a cgroup with the agent or init in it. Neither is one with a service in it that an
+//! administrator needs to mend the machine ([`NEVER`]).
 
 use super::cgroup::{FreezableCgroup, Hierarchy, members, move_into};
 use crate::descent::holds_only;

@@ -123,8 +123,8 @@ fn calls() -> impl Strategy<Value = Data> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
-    /// Broken on purpose and seen red: JGE for JGT at the descriptors, a jump that is one too long, rings that are refused
-    /// though the tenant may have them.
+    /// Broken on purpose and seen red: JGE for JGT at the descriptors, a jump that is one too long, rings that are
+    /// refused though the tenant may have them.
     /// Promise: gates-filter.
     #[test]
     fn the_program_answers_as_described(filter in filters(), call in calls()) {

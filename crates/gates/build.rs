@@ -8,6 +8,7 @@ use std::process::Command;
 const PRODUCTS: &[(&str, &str, &[&str])] = &[
     ("plimsoll-gate.so", "gate.c", &["-shared", "-fPIC", "-fvisibility=hidden", "-nostdlib"]),
     ("plimsoll-keeper", "keeper.c", &[]),
+    ("plimsoll-thawer", "thawer.c", &[]),
 ];
 const FLAGS: &[&str] = &["-std=gnu11", "-O2", "-g0", "-Wall", "-Wextra", "-Werror", "-Wl,-z,relro,-z,now"];
 

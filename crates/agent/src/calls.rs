@@ -287,6 +287,11 @@ impl Calls {
         held || self.writing.contains_key(&account) || self.inside.values().any(|call| call.account == account)
     }
 
+    /// Whether the word of an account's writes is closed: the scheduler would hold a write of it.
+    pub fn is_closed(&self, account: AccountId) -> bool {
+        self.closed.contains_key(&account)
+    }
+
     /// Threads and accounts that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len() + self.closed.len()

@@ -10,7 +10,9 @@
 
 use crate::commands::{LevelsHandle, Who};
 use crate::container_rules::ContainerRules;
+use crate::descent::holds_only;
 use crate::error::AgentError;
+use crate::freezer::FreezerHandle;
 use crate::losses::LossLog;
 use crate::members::Members;
 use crate::metadata::{ContainerWish, Metadata};
@@ -35,8 +37,6 @@ const LOOK: Span = Span::from_millis(100);
 const ROUNDS_PER_VISIT: u64 = 5;
 /// The status of a container in which something more is executed.
 const RUNNING: &str = "running";
-/// Ancestors of a process that are examined: more than a container has before its first process.
-const ANCESTORS_MAX: usize = 64;
 
 /// What runtimes and containers make the log say.
 static LOG: PeerLog = PeerLog::new();
@@ -48,6 +48,7 @@ pub(crate) struct Doorman {
     pub(crate) engine: EngineHandle,
     pub(crate) levels: LevelsHandle,
     pub(crate) members: Members,
+    pub(crate) freezer: Option<FreezerHandle>,
     /// Where sessions of containers open that name no pool.
     pub(crate) pool: String,
     /// Judges what containers ask for.
@@ -111,6 +112,7 @@ impl Doorman {
                 self.see_who_was_killed();
                 self.see_what_is_carried();
                 self.see_who_has_gone();
+                self.see_who_went_elsewhere();
                 self.see_what_is_mounted();
                 self.see_what_was_lost();
             }
@@ -187,6 +189,7 @@ impl Doorman {
             None => wish.allocation,
         };
         let tenant = join(&self.engine, &self.levels, pool, &name, granted)?;
+        let tenant = Tenant { is_container: true, ..tenant };
         lock(&self.watched).push(tenant.clone());
         LOG.info(format_args!("container {} joined as {name}", shown(&container.id)));
         Ok(tenant)
@@ -197,7 +200,23 @@ impl Doorman {
             self.levels.enroll(tenant.account, Who::Cgroup(cgroup))?;
         }
         // crun does not know the number of what it executes later: the cgroup must do.
-        if process == 0 { Ok(()) } else { self.levels.enroll(tenant.account, Who::Process(process)) }
+        if process == 0 {
+            return Ok(());
+        }
+        self.levels.enroll(tenant.account, Who::Process(process))?;
+        self.freezer.iter().for_each(|freezer| freezer.hold_process(tenant.bit, &tenant.name, process));
+        Ok(())
+    }
+
+    /// Processes that have left the cgroups in which they are frozen come back.
+    fn see_who_went_elsewhere(&self) {
+        let Some(freezer) = &self.freezer else { return };
+        for tenant in lock(&self.watched).clone() {
+            if let Ok(tasks) = self.levels.tasks(tenant.account) {
+                freezer.gather(tenant.bit, &tasks);
+            }
+        }
+        freezer.tidy();
     }
 
     fn see_what_is_mounted(&mut self) {
@@ -228,7 +247,7 @@ impl Doorman {
             if !is_gone {
                 return true;
             }
-            match try_leave(&self.engine, &self.levels, tenant) {
+            match try_leave(&self.engine, &self.levels, self.freezer.as_ref(), tenant) {
                 Err(AgentError::Busy { .. }) => true,
                 Err(error) => {
                     tracing::warn!(%error, "tenant {} cannot leave", tenant.name);
@@ -278,19 +297,5 @@ fn shown(name: &str) -> String {
 /// A cgroup that holds only a process and its descendants. Runtimes make one for each container. A process that was put
 /// among others has none.
 fn own_cgroup(process: u32) -> Option<PathBuf> {
-    let is_its_own = |directory: &PathBuf| {
-        let members = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
-        let mut members = members.lines().peekable();
-        members.peek().is_some() && members.all(|member| member.parse().is_ok_and(|member| descends(member, process)))
-    };
-    cgroups_of(process).into_iter().find(is_its_own)
-}
-
-/// Whether a process is `ancestor` or was started by it.
-fn descends(process: u32, ancestor: u32) -> bool {
-    let parent = |process: &u32| {
-        let status = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("status")).ok()?;
-        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
-    };
-    std::iter::successors(Some(process), parent).take(ANCESTORS_MAX).any(|process| process == ancestor)
+    cgroups_of(process).into_iter().find(|directory| holds_only(directory, process))
 }

@@ -22,6 +22,7 @@
 //! An event that woke us would cost more than the write that it tells of. So events are fetched now and then while
 //! there are some ([`pace`]), and only the first one after a silence wakes us.
 
+mod freezing;
 mod happened;
 pub mod pace;
 
@@ -29,12 +30,14 @@ use crate::account_words::AccountWords;
 use crate::calls::{Action, Calls};
 use crate::commands::{Command, Joined, LevelsHandle, Who, commands};
 use crate::error::AgentError;
+use crate::freezer::groups::FreezeOrders;
 use crate::members::Members;
 use crate::mounts::DeviceNumbers;
 use crate::notified::Notified;
 use crate::readers::Readers;
 use crate::returns::Returns;
 use crate::writeback::Slices;
+use freezing::Freezing;
 use pace::{FETCH_BUSY, Pace};
 use plimsoll_core::{AccountId, Call, CallDecision, CallId, FileId, Scheduler, Span, Time, Wish};
 use plimsoll_engine::{Below, HeldReads, UpperLevels};
@@ -69,6 +72,8 @@ pub struct Parts {
     pub devices: DeviceNumbers,
     /// Bytes that may be dirty before the kernel makes writers wait by itself.
     pub dirty_bytes_max: u64,
+    /// Where tenants are frozen that pass by their gates; `None`: they are not.
+    pub freezer: Option<FreezeOrders>,
     /// On an observed disk: the session that pays for the requests of processes that have not joined. `None` where the
     /// requests are the engine's own.
     pub others: Option<AccountId>,
@@ -77,6 +82,7 @@ pub struct Parts {
 /// Gates, pages and, where they are only seen, requests: see the [module's text](self).
 pub struct Levels {
     parts: Parts,
+    freezing: Option<Freezing>,
     members: Members,
     commands: Receiver<Command>,
     calls: Calls,
@@ -105,7 +111,7 @@ impl Levels {
     ///
     /// # Errors
     /// The system has no descriptor for it.
-    pub fn new(parts: Parts) -> Result<(Levels, LevelsHandle), AgentError> {
+    pub fn new(mut parts: Parts) -> Result<(Levels, LevelsHandle), AgentError> {
         let system = |action| move |error: std::io::Error| AgentError::System { action, source: error };
         let members = Members::default();
         let (commands, handle) = commands(members.clone(), parts.tags.survey()).map_err(system("make an eventfd"))?;
@@ -116,6 +122,7 @@ impl Levels {
         let watched = epoll::add(&poll, &parts.tags, epoll::EventData::new_u64(0), flags);
         watched.map_err(|errno| system("watch events")(errno.into()))?;
         let levels = Levels {
+            freezing: parts.freezer.take().map(Freezing::new),
             parts,
             members,
             commands,
@@ -389,6 +396,7 @@ impl Levels {
     fn leave(&mut self, now: Time, scheduler: &mut dyn Scheduler, account: AccountId) -> Result<(), AgentError> {
         if let Some(bit) = self.members.bit(account) {
             self.words().open(account, GateClass::Write);
+            self.freezing.iter_mut().for_each(|freezing| freezing.leave(account, bit));
             self.readers.leave(account, &AccountWords { words: &self.parts.words, members: &self.members });
             self.members.set(bit, None);
             // A process left behind them belongs to no account, also when the bit is another's.
@@ -438,14 +446,16 @@ impl UpperLevels for Levels {
             self.look_at = self.leave_out_who_is_gone(now);
         }
         let wake_at = self.grant(now, below.scheduler());
+        let thaw_at = self.freezing.as_mut().and_then(|freezing| freezing.mind(now, &self.members, &self.calls));
         let times = [self.pace.at(), self.renew_at, self.look_at];
-        let asked = [wake_at, self.hear_at, self.calls.admitted_until(), self.readers.admitted_until()];
+        let asked = [wake_at, thaw_at, self.hear_at, self.calls.admitted_until(), self.readers.admitted_until()];
         times.into_iter().chain(asked.into_iter().flatten()).min()
     }
 
     fn reads_held(&mut self, now: Time, reads: &HeldReads) {
-        let Levels { parts, members, readers, .. } = self;
+        let Levels { parts, members, readers, freezing, .. } = self;
         readers.mind(now, reads, members, &AccountWords { words: &parts.words, members });
+        freezing.iter_mut().for_each(|freezing| freezing.reads_held(now, reads));
     }
 
     fn scheduler_switched(&mut self, _now: Time, _scheduler: &mut dyn Scheduler) {

@@ -10,6 +10,7 @@
 //! | `doorman` | the thread that hears of new tenants and sees which have gone |
 //! | [`files`] | files by the number of their inode |
 //! | [`limits`] | shares by weight from the kernel's own limits: WDT above `blkio.throttle` or `io.max` |
+//! | [`freezer`] | freezing tenants that pass by their gates, whatever program they run |
 //! | [`levels`] | gates and pages, and where they are only seen requests, put before a scheduler in turns |
 //! | `losses` | telling the log what the tags have lost |
 //! | [`members`] | which accounts the bits of a cause mask are |
@@ -28,10 +29,12 @@ pub mod calls;
 pub mod classified;
 mod commands;
 mod container_rules;
+mod descent;
 mod disk_lock;
 mod doorman;
 mod error;
 pub mod files;
+pub mod freezer;
 pub mod levels;
 pub mod limits;
 mod losses;
@@ -52,5 +55,5 @@ pub use container_rules::ContainerRules;
 pub use disk_lock::{DiskLock, DiskLockError, DiskUse};
 pub use error::AgentError;
 pub use plimsoll_tags::{Coverage, Losses, TagsError};
-pub use station::{Disk, Entrance, Station, StationConfig};
+pub use station::{Disk, Entrance, Holding, Station, StationConfig, TenantState};
 pub use tenant::Tenant;

@@ -19,6 +19,8 @@ use crate::commands::{LevelsHandle, Who};
 use crate::container_rules::ContainerRules;
 use crate::doorman::{Doorman, ObservedDisk};
 use crate::error::AgentError;
+use crate::freezer::Freezer;
+use crate::freezer::groups::{FreezeOrders, TenantCgroup};
 use crate::levels::{Levels, Parts};
 use crate::losses::LossLog;
 use crate::metadata;
@@ -117,6 +119,12 @@ pub struct Entrance {
     pub listeners: PathBuf,
     /// Where classes of files are said; `null` for an observed disk.
     pub classes: Option<PathBuf>,
+    /// Whether its commands may use io_uring: the freezer holds the tenant.
+    #[serde(default)]
+    pub has_rings: bool,
+    /// Why the freezer does not hold it, in one line; `null`: it does.
+    #[serde(default)]
+    pub not_held: Option<String>,
 }
 
 impl Entrance {
@@ -127,8 +135,31 @@ impl Entrance {
     pub fn launch(&self, filter: Filter) -> Result<Launch, AgentError> {
         let launch = Launch::new().with_shim_at(&self.shim, &self.words, AccountId(self.bit), self.generation)?;
         let launch = self.classes.iter().fold(launch, |launch, path| launch.with_classes(path));
+        let filter = if self.has_rings { filter.with_rings() } else { filter };
         Ok(launch.with_filter(filter, &self.listeners, &metadata::of_joined(self.bit), &self.name))
     }
+}
+
+/// What holds a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The instruments, of `shim`, `notifications`, `freezer`.
+    pub held_by: Vec<&'static str>,
+    /// Why the freezer does not hold it, in one line; `None`: it does.
+    pub not_held: Option<String>,
+    /// The cgroups that are frozen with it.
+    pub cgroups: Vec<TenantCgroup>,
+}
+
+/// A tenant that leaves by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantState {
+    /// The path of its session.
+    pub path: String,
+    /// Its processes and threads that live.
+    pub tasks: Vec<u32>,
+    /// What holds it.
+    pub holding: Holding,
 }
 
 /// See the [module's text](self).
@@ -139,6 +170,8 @@ pub struct Station {
     /// Ends with the station and not with the levels, since its end may wait for the disk. The levels end on the
     /// engine's thread if that stops. The caller unmounts that after it, while the engine still serves it.
     writeback: Writeback,
+    /// Dropped after the levels, which give it orders.
+    freezer: Option<Freezer>,
     programs: Programs,
     words: PathBuf,
     coverage: Coverage,
@@ -165,6 +198,7 @@ impl Station {
         let words_path = words.path().to_owned();
         let keepers = Keepers::open(&config.run_directory, &programs, &words)?;
         let starter = keepers.starter();
+        let (freezer, orders) = open_freezer(&config.run_directory, &programs, &words_path);
         let socket = OciSocket::listen(&config.run_directory.join(LISTENERS_SOCKET), LISTENERS_SOCKET_MODE)?;
         let others = match &config.disk {
             Disk::Volume(_) => None,
@@ -172,10 +206,8 @@ impl Station {
         };
         let writeback = Writeback::start().map_err(|source| AgentError::System { action: "start a thread", source })?;
         let devices = device_numbers(&config.device)?;
-        let observed = match &config.disk {
-            Disk::Volume(_) => None,
-            Disk::Observed { .. } => Some(ObservedDisk::new(config.device.clone(), writeback.mounts())?),
-        };
+        let is_observed = matches!(config.disk, Disk::Observed { .. });
+        let observed = is_observed.then(|| ObservedDisk::new(config.device.clone(), writeback.mounts())).transpose()?;
         let parts = Parts {
             tags,
             words,
@@ -183,6 +215,7 @@ impl Station {
             slices: writeback.slices(),
             devices,
             dirty_bytes_max: config.dirty_bytes_max,
+            freezer: orders,
             others,
         };
         let (levels, handle) = Levels::new(parts)?;
@@ -200,10 +233,8 @@ impl Station {
             engine: engine.clone(),
             levels: handle.clone(),
             members,
-            pool: match &config.disk {
-                Disk::Volume(volume) => pool_of(engine, volume)?,
-                Disk::Observed { pool, .. } => pool.clone(),
-            },
+            freezer: freezer.as_ref().map(Freezer::handle),
+            pool: pool_of(engine, &config.disk)?,
             rules: config.containers.clone(),
             containers: BTreeMap::new(),
             observed,
@@ -219,6 +250,7 @@ impl Station {
             config,
             levels: handle,
             writeback,
+            freezer,
             programs,
             words: words_path,
             coverage,
@@ -268,12 +300,21 @@ impl Station {
     /// # Errors
     /// There is no such process.
     pub fn enroll(&self, tenant: &Tenant, who: Who) -> Result<(), AgentError> {
-        self.levels.enroll(tenant.account, who)
+        self.levels.enroll(tenant.account, who.clone())?;
+        if let Some(freezer) = self.freezer.as_ref().map(Freezer::handle) {
+            match who {
+                Who::Process(process) => freezer.hold_process(tenant.bit, &tenant.name, process),
+                Who::Cgroup(directory) => freezer.hold_cgroup(tenant.bit, &directory),
+                Who::Thread(_) => freezer.refuse(tenant.bit, "a thread cannot be frozen without its process"),
+            }
+        }
+        Ok(())
     }
 
     /// The gates of a tenant's commands: the shim for writes and reads, and the filter of the configuration. They are
     /// described by names, so that another process can start the command.
     pub fn entrance(&self, tenant: &Tenant) -> Entrance {
+        let not_held = self.holding(tenant).not_held;
         Entrance {
             bit: tenant.bit,
             generation: tenant.generation,
@@ -282,7 +323,25 @@ impl Station {
             words: self.words.clone(),
             listeners: self.listeners(),
             classes: self.config.classes.clone(),
+            has_rings: not_held.is_none(),
+            not_held,
         }
+    }
+
+    /// What holds a tenant, for as long as it has joined.
+    pub fn holding(&self, tenant: &Tenant) -> Holding {
+        let has_listeners = self.levels.listeners(tenant.account).is_ok_and(|count| count > 0);
+        let (not_held, cgroups) = match &self.freezer {
+            Some(freezer) => (freezer.handle().why_not(tenant.bit), freezer.handle().cgroups(tenant.bit)),
+            None => (Some("the freezer could not be started; the log says why".to_owned()), Vec::new()),
+        };
+        let instruments = [
+            ("shim", has_listeners && !tenant.is_container),
+            ("notifications", has_listeners),
+            ("freezer", not_held.is_none()),
+        ];
+        let held_by = instruments.into_iter().filter(|(_, holds)| *holds).map(|(name, _)| name).collect();
+        Holding { held_by, not_held, cgroups }
     }
 
     /// Where listeners are handed over: `listenerPath` of containers that are to join.
@@ -295,17 +354,18 @@ impl Station {
         lock(&self.watched).push(tenant);
     }
 
-    /// Tenants that leave by themselves, by the paths of their sessions, with their live processes and threads.
+    /// Tenants that leave by themselves, with their live processes and threads and what holds them.
     ///
     /// # Errors
     /// The engine has stopped.
-    pub fn tenants(&self) -> Result<Vec<(String, Vec<u32>)>, AgentError> {
+    pub fn tenants(&self) -> Result<Vec<TenantState>, AgentError> {
         let watched: Vec<Tenant> = lock(&self.watched).clone();
         let mut tenants = Vec::new();
         for tenant in watched {
             // A tenant that has begun to leave has none any more.
             let tasks = self.levels.tasks(tenant.account).unwrap_or_default();
-            tenants.push((self.engine.account_path(tenant.account)?, tasks));
+            let (path, holding) = (self.engine.account_path(tenant.account)?, self.holding(&tenant));
+            tenants.push(TenantState { path, tasks, holding });
         }
         Ok(tenants)
     }
@@ -318,7 +378,7 @@ impl Station {
     pub fn leave(&self, tenant: &Tenant) -> Result<(), AgentError> {
         let attempts = LEAVE_PATIENCE.as_nanos() / LEAVE_AGAIN.as_nanos();
         for _ in 0..attempts {
-            match try_leave(&self.engine, &self.levels, tenant) {
+            match try_leave(&self.engine, &self.levels, self.freezer.as_ref().map(Freezer::handle).as_ref(), tenant) {
                 Err(AgentError::Busy { .. }) => drop(poll(&mut [], Some(&timespec(LEAVE_AGAIN)))),
                 outcome => return outcome,
             }
@@ -358,14 +418,29 @@ fn load_tags(config: &StationConfig) -> Result<Tags, TagsError> {
     }
 }
 
+/// The freezer. Without one, tenants are held at their calls only.
+fn open_freezer(run_directory: &Path, programs: &Programs, words: &Path) -> (Option<Freezer>, Option<FreezeOrders>) {
+    match Freezer::open(run_directory, programs, words) {
+        Ok((freezer, orders)) => (Some(freezer), Some(orders)),
+        Err(error) => {
+            tracing::warn!(%error, "no tenant is held by the freezer");
+            (None, None)
+        }
+    }
+}
+
 /// All processes of no tenant, on an observed disk.
 fn others_session() -> SessionConfig {
     SessionConfig { name: "others".to_owned(), allocation: Allocation::default() }
 }
 
-/// The pool that a volume's sessions open in.
-fn pool_of(engine: &EngineHandle, volume: &str) -> Result<String, AgentError> {
-    let found = engine.status()?.volumes.into_iter().find(|found| found.name == volume);
+/// The pool that the sessions of a disk open in.
+fn pool_of(engine: &EngineHandle, disk: &Disk) -> Result<String, AgentError> {
+    let volume = match disk {
+        Disk::Volume(volume) => volume,
+        Disk::Observed { pool, .. } => return Ok(pool.clone()),
+    };
+    let found = engine.status()?.volumes.into_iter().find(|found| found.name == *volume);
     Ok(found.map(|volume| volume.pool).unwrap_or_default())
 }
 

@@ -2,6 +2,7 @@
 
 use crate::commands::{Joined, LevelsHandle};
 use crate::error::AgentError;
+use crate::freezer::FreezerHandle;
 use plimsoll_core::{AccountId, Allocation};
 use plimsoll_engine::{EngineError, EngineHandle, SessionConfig};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,8 @@ pub struct Tenant {
     /// What its shims' words say while they are closed.
     pub(crate) generation: u32,
     pub(crate) name: String,
+    /// Its programs load no shim.
+    pub(crate) is_container: bool,
 }
 
 pub(crate) fn lock(tenants: &Mutex<Vec<Tenant>>) -> MutexGuard<'_, Vec<Tenant>> {
@@ -31,7 +34,9 @@ pub(crate) fn join(
 ) -> Result<Tenant, AgentError> {
     let account = engine.open_session(pool, SessionConfig { name: name.to_owned(), allocation })?;
     match levels.join(account, name) {
-        Ok(Joined { bit, generation }) => Ok(Tenant { account, bit, generation, name: name.to_owned() }),
+        Ok(Joined { bit, generation }) => {
+            Ok(Tenant { account, bit, generation, name: name.to_owned(), is_container: false })
+        }
         Err(error) => {
             engine.close_session(account)?;
             Err(error)
@@ -41,9 +46,17 @@ pub(crate) fn join(
 
 /// A tenant that leaves has no limit any more. Otherwise a call that the scheduler holds for its debts would keep its
 /// session open until they are paid.
-pub(crate) fn try_leave(engine: &EngineHandle, levels: &LevelsHandle, tenant: &Tenant) -> Result<(), AgentError> {
+pub(crate) fn try_leave(
+    engine: &EngineHandle,
+    levels: &LevelsHandle,
+    freezer: Option<&FreezerHandle>,
+    tenant: &Tenant,
+) -> Result<(), AgentError> {
     engine.change_session(tenant.account, Allocation::default())?;
-    levels.leave(tenant.account)?;
+    let left = levels.leave(tenant.account);
+    // Before its bit is used again. A call of a frozen thread would be under way for as long as it is frozen.
+    freezer.inspect(|freezer| freezer.let_go(tenant.bit));
+    left?;
     match engine.close_session(tenant.account) {
         Err(EngineError::SessionBusy { .. }) => Err(AgentError::Busy { account: tenant.account }),
         outcome => Ok(outcome?),

@@ -2,6 +2,7 @@
 
 mod support;
 
+use plimsoll_agent::TenantState;
 use plimsoll_core::{Allocation, Rate};
 use plimsoll_gates::GateClass;
 use plimsoll_serve::attach::FileSystemKind;
@@ -60,7 +61,7 @@ fn an_account_that_leaves_while_its_tasks_live_leaves_their_places_to_the_next()
         let script = format!("exec 3<&0; for i in $(seq {}); do cat <&3 & done; wait", TASKS - 1);
         let mut child = rig.start(&tenant, &script);
         go(&mut child);
-        let is_mine = |tasks: &[(String, Vec<u32>)]| tasks.iter().any(|(_, tasks)| tasks.len() == TASKS);
+        let is_mine = |tenants: &[TenantState]| tenants.iter().any(|tenant| tenant.tasks.len() == TASKS);
         rig.station().leave_when_gone(tenant.clone());
         rig.wait_until("a shell and what it started", || is_mine(&rig.station().tenants().unwrap()));
         rig.station().leave(&tenant).unwrap();

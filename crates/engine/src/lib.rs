@@ -105,4 +105,5 @@ pub use status::{
 pub use submission::{CacheBlock, Finished, PAYLOAD_BYTES_MAX, Payload, Submission, VolumeBytes};
 pub use tap::RecordedRequest;
 pub use upper_levels::{Below, UpperLevels};
+pub use urgency::before_normal_threads;
 pub use work::ServiceRequest;

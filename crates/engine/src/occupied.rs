@@ -137,7 +137,7 @@ fn lock_if_known(file: &File, extent: ByteExtent, is_shared: bool) -> Result<(),
 
 /// Tries to lock, and waits a moment for a daemon that was killed. The kernel does what its ring had under way, and
 /// keeps the lock until that is done. So a daemon that has the lock knows that no write of a predecessor comes any
-/// more. On a busy disk that takes longer than for a living holder to let go: where every holder is dead or about to
+/// more. On a busy disk that takes longer than for a living holder to let go. Where every holder is dead or about to
 /// die, the wait is longer.
 pub(crate) fn patiently(path: &Path, lock: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     for tries in 0.. {
@@ -288,8 +288,8 @@ pub(crate) fn user_behind(path: &Path, error: &io::Error) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A process that was killed has its locks as long as the kernel does what its ring had under way: here, as long as
-    /// a child has them, which is longer than a living holder is waited for.
+    /// A process that was killed has its locks as long as the kernel does what its ring had under way. Here a child has
+    /// them for longer than a living holder is waited for.
     ///
     /// Planted break: the dead are waited for as the living are; the lock is refused.
     #[test]

@@ -17,7 +17,7 @@ const NICENESS: i32 = -20;
 
 /// Ranks the calling thread, and none that it starts, before normal threads. One that is in the real-time class already
 /// stays where it is.
-pub(super) fn before_normal_threads() {
+pub fn before_normal_threads() {
     // SAFETY: both take numbers, and the second one the address of a structure that outlives the call.
     let is_ranked = unsafe {
         let class = libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK;

@@ -11,25 +11,16 @@
  * It is small, locked in memory, exempt from the out-of-memory killer where it may be, in a session of its own, and
  * deaf to the signals by which sessions and services are ended. */
 #define _GNU_SOURCE
+#include "background.h"
 #include "layout.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/seccomp.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <time.h>
-#include <unistd.h>
 
-#define NANOSECONDS 1000000000
-#define TICK_MS 100
 /* Calls that are let go on before everything else is looked at again. */
 #define BUDGET 64
 #define REGISTRATION_MAX 4096
@@ -44,12 +35,6 @@ static int descriptors[DESCRIPTORS];
 static volatile char *ledger;
 static const char *words;
 static int agent, is_acknowledged;
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * NANOSECONDS + (uint64_t)now.tv_nsec;
-}
 
 static int agent_answers(void) {
   if (agent < 0 || !is_acknowledged) return 0;
@@ -131,24 +116,11 @@ static int take(void) {
 static void wake(int signal) { (void)signal; }
 
 /* A tick ends a receive that found nothing after all, because an agent came to itself in between. */
-static void settle_down(void) {
-  static const int ignored[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGTSTP, SIGUSR1, SIGUSR2};
-  for (unsigned n = 0; n < sizeof ignored / sizeof *ignored; n++) signal(ignored[n], SIG_IGN);
+static void tick_each_second(void) {
   struct sigaction tick = {.sa_handler = wake};
   sigaction(SIGALRM, &tick, NULL);
   struct itimerval period = {{1, 0}, {1, 0}};
   setitimer(ITIMER_REAL, &period, NULL);
-  prctl(PR_SET_NAME, "plimsoll-keeper");
-  prctl(PR_SET_DUMPABLE, 0);
-  mlockall(MCL_CURRENT);
-  if (chdir("/")) return;
-}
-
-/* Root only; to be done while the process still owns its files in /proc. */
-static void stay_in_memory(void) {
-  int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (file >= 0 && write(file, "-1000", 5) < 0) errno = 0;
-  if (file >= 0) close(file);
 }
 
 static void keep(void) {
@@ -188,7 +160,8 @@ int main(int arguments, char **argument) {
   if (child) return 0;
   setsid();
   stay_in_memory();
-  settle_down();
+  tick_each_second();
+  settle_down("plimsoll-keeper");
   keep();
   return 0;
 }

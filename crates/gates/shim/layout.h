@@ -25,4 +25,11 @@
 #define LEDGER_SLOTS 1024
 #define SLOT_BYTES 128
 
+/* The note of frozen cgroups: after a header as long as a slot, one slot for each. `src/thawer.rs`. */
+#define NOTE_SLOT_BYTES 4096
+#define NOTE_VERSION_OFFSET 1
+#define NOTE_INODE_OFFSET 8
+#define NOTE_PATH_OFFSET 16
+#define NOTE_FROZEN 70 /* 'F' */
+
 #endif

@@ -109,6 +109,12 @@ pub enum GateError {
         /// What it leads to.
         got: String,
     },
+    /// What thaws after a dead agent did not start.
+    #[error("the thawer did not start ({outcome}); without one a dead agent would leave its tenants frozen")]
+    Thawer {
+        /// Its exit status.
+        outcome: String,
+    },
     /// What stood behind a listener did not start.
     #[error("the keeper did not start ({outcome}); without one a dead agent would fail its tenants' calls")]
     Keeper {

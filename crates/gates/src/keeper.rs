@@ -14,7 +14,7 @@
 use crate::error::GateError;
 use crate::listener::Listener;
 use crate::passing;
-use crate::programs::Programs;
+use crate::programs::{self, Programs};
 use crate::words::GateWords;
 use plimsoll_core::AccountId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,10 +26,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
 
 /// Where keepers find the next agent, in the run directory.
 const SOCKET_NAME: &str = "keepers.sock";
@@ -37,10 +35,6 @@ const SOCKET_NAME: &str = "keepers.sock";
 const BACKLOG: i32 = 128;
 /// What it takes from the agent to stand back.
 const ACKNOWLEDGED: &[u8] = b"A";
-/// How often a busy program is tried, and the pause between tries. A program file that was just written is still open
-/// for writing in a process that another thread has forked, until that executes.
-const BUSY_TRIES: u32 = 500;
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Bytes of a registration (`REGISTRATION_MAX` of keeper.c).
 const REGISTRATION_MAX: usize = 4096;
 
@@ -118,19 +112,7 @@ impl KeeperStarter {
 
     fn start(&self, theirs: OwnedFd) -> Result<(), GateError> {
         let Starting { program, path, .. } = &*self.0;
-        let mut command = Command::new(program);
-        command.arg(path).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
-        // The environment may be a tenant's by mistake; a gated keeper would wait for itself.
-        command.env_clear();
-        let mut tries = 0..BUSY_TRIES;
-        let status = loop {
-            match command.status() {
-                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && tries.next().is_some() => {
-                    std::thread::park_timeout(BUSY_PAUSE);
-                }
-                status => break status.map_err(GateError::file("run", program))?,
-            }
-        };
+        let status = programs::run(program, &[path], theirs)?;
         if status.success() { Ok(()) } else { Err(GateError::Keeper { outcome: status.to_string() }) }
     }
 }

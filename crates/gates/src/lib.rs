@@ -35,6 +35,7 @@ mod mapping;
 pub mod oci;
 pub mod passing;
 pub mod programs;
+pub mod thawer;
 pub mod words;
 
 pub use class::{GateClass, GateClasses};
@@ -45,4 +46,5 @@ pub use launch::Launch;
 pub use listener::{HeldCall, Listener, ListenerId, Listeners, Received};
 pub use oci::{OciSocket, SeccompState};
 pub use programs::Programs;
+pub use thawer::{FrozenNote, NoteEntry, Thawer};
 pub use words::{GateWords, Lease};

@@ -1,22 +1,32 @@
-//! What runs in other processes, as files: the preload shim (`shim/gate.c`) and the keeper (`shim/keeper.c`).
+//! What runs in other processes, as files: the preload shim (`shim/gate.c`), the keeper (`shim/keeper.c`) and the
+//! thawer (`shim/thawer.c`).
 
 use crate::error::GateError;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 const SHIM: (&str, &[u8]) = ("plimsoll-gate.so", include_bytes!(concat!(env!("OUT_DIR"), "/plimsoll-gate.so")));
 const KEEPER: (&str, &[u8]) = ("plimsoll-keeper", include_bytes!(concat!(env!("OUT_DIR"), "/plimsoll-keeper")));
+const THAWER: (&str, &[u8]) = ("plimsoll-thawer", include_bytes!(concat!(env!("OUT_DIR"), "/plimsoll-thawer")));
+/// How often a busy program is tried, and the pause between tries. A program file that was just written is still open
+/// for writing in a process that another thread has forked, until that executes.
+const BUSY_TRIES: u32 = 500;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Every user may load and run them, none may write them.
 const MODE: u32 = 0o555;
 
-/// Shim and keeper, written to a directory.
+/// Shim, keeper and thawer, written to a directory.
 #[derive(Clone, Debug)]
 pub struct Programs {
     shim: PathBuf,
     keeper: PathBuf,
+    thawer: PathBuf,
 }
 
 impl Programs {
@@ -36,7 +46,8 @@ impl Programs {
         if system.f_flag.contains(StatVfsMountFlags::NOEXEC) {
             return Err(GateError::NotExecutable { directory: directory.to_owned() });
         }
-        Ok(Programs { shim: write(directory, SHIM)?, keeper: write(directory, KEEPER)? })
+        let [shim, keeper, thawer] = [SHIM, KEEPER, THAWER].map(|program| write(directory, program));
+        Ok(Programs { shim: shim?, keeper: keeper?, thawer: thawer? })
     }
 
     /// The shim, for `LD_PRELOAD`.
@@ -46,6 +57,27 @@ impl Programs {
 
     pub(crate) fn keeper(&self) -> &Path {
         &self.keeper
+    }
+
+    pub(crate) fn thawer(&self) -> &Path {
+        &self.thawer
+    }
+}
+
+/// Runs one of the programs, which goes into the background by itself, with our line on its descriptor 0.
+pub(crate) fn run(program: &Path, arguments: &[&Path], line: OwnedFd) -> Result<ExitStatus, GateError> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::from(line)).stdout(Stdio::null()).stderr(Stdio::null());
+    // The environment may be a tenant's by mistake; a gated keeper would wait for itself.
+    command.env_clear();
+    let mut tries = 0..BUSY_TRIES;
+    loop {
+        match command.status() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && tries.next().is_some() => {
+                std::thread::park_timeout(BUSY_PAUSE);
+            }
+            status => return status.map_err(GateError::file("run", program)),
+        }
     }
 }
 

@@ -338,7 +338,7 @@ mod tests {
     /// held.
     #[test]
     fn a_keeper_looks_early_enough_to_keep_what_is_promised() {
-        let source = include_str!("../shim/keeper.c");
+        let source = include_str!("../shim/background.h");
         let tick = source.lines().find_map(|line| line.strip_prefix("#define TICK_MS ")).unwrap();
         assert!(LEASE + Span::from_millis(tick.parse().unwrap()) * 2 < FAIL_OPEN);
     }

@@ -2,7 +2,7 @@
 
 use super::Levels;
 use crate::block_tags::file_of_block;
-use plimsoll_core::{BlockRequest, FileId, Operation, PageEvent, RequestId, ThreadId, Time};
+use plimsoll_core::{BlockRequest, CauseSet, FileId, Operation, PageEvent, RequestId, ThreadId, Time};
 use plimsoll_engine::{Below, session_of};
 use plimsoll_tags::Event;
 
@@ -43,8 +43,12 @@ impl Levels {
 
     fn happened(&mut self, now: Time, below: &mut Below<'_>, event: Event) {
         match event {
-            Event::Dirtied { inode, first_page, pages, causes, previous, .. } => {
+            Event::Dirtied { time_ns, inode, first_page, pages, causes, previous } => {
                 let event = self.page_event(inode, first_page, pages, causes, previous);
+                // Metadata may become dirty later, by a thread of the kernel.
+                if event.file != FileId::DEVICE {
+                    self.has_written(below.time_of(time_ns), &event.causes);
+                }
                 for account in event.causes.iter() {
                     self.wrote.insert(account, event.file);
                 }
@@ -54,8 +58,9 @@ impl Levels {
                 let event = self.page_event(inode, first_page, pages, causes, 0);
                 below.scheduler().pages_freed(now, &event);
             }
-            Event::WrittenDirect { inode, causes, .. } => {
+            Event::WrittenDirect { time_ns, inode, causes } => {
                 let accounts = self.members.causes(causes);
+                self.has_written(below.time_of(time_ns), &accounts);
                 self.wrote.extend(accounts.iter().map(|account| (account, FileId(inode))));
             }
             Event::Issued { .. } => self.issued(below, event),
@@ -64,6 +69,13 @@ impl Levels {
                 let seen = below.time_of(time_ns);
                 self.calls.outside(now, below.scheduler(), ThreadId(thread), seen);
             }
+        }
+    }
+
+    /// Accounts wrote at `at`, which is no news of accounts that wait at their gates.
+    fn has_written(&mut self, at: Time, causes: &CauseSet) {
+        if let Some(freezing) = &mut self.freezing {
+            causes.iter().for_each(|account| freezing.wrote(account, at));
         }
     }
 

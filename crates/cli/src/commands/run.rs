@@ -51,6 +51,9 @@ fn become_command(arguments: &RunArguments) -> Outcome {
     if arguments.verbose {
         say(&joined(&mut client)?);
     }
+    if let Some(why) = &entrance.not_held {
+        say(&format!("held by shim and notifications only, not by the freezer: {why}"));
+    }
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(error.to_string());
     let launch = entrance.launch(Filter::default()).map_err(|error| failed(&error))?;
     let error = launch.execute(Command::new(program).args(rest));

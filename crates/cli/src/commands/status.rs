@@ -14,13 +14,18 @@ pub(super) fn run(arguments: &StatusArguments) -> Outcome {
     let mut client = connect(&arguments.daemon)?;
     loop {
         let Response::Status(status) = client.ask(&Request::Status {})? else { return Err(unexpected()) };
-        if !arguments.watch {
-            return if arguments.json { print_json(&status) } else { print(text::status(&status)) };
+        if !arguments.watch && arguments.json {
+            return print_json(&status);
         }
         let is_read = if arguments.json {
             show_as_it_is(&serde_json::to_string(&status).map_err(|error| Failure::Failed(error.to_string()))?)?
         } else {
-            show_anew(&text::status(&status))?
+            let Response::Tenants(tenants) = client.ask(&Request::Tenants {})? else { return Err(unexpected()) };
+            let text = format!("{}{}", text::status(&status), text::tenants(&tenants));
+            if !arguments.watch {
+                return print(text);
+            }
+            show_anew(&text)?
         };
         if !is_read {
             return Ok(());

@@ -317,6 +317,25 @@ pub struct TenantEntry {
     pub path: String,
     /// Its processes and threads that live; of containers those that are known one by one.
     pub processes: Vec<u32>,
+    /// What holds it: `shim`, `notifications`, `freezer`.
+    pub held_by: Vec<String>,
+    /// Why the freezer does not hold it; `None`: it does.
+    pub not_held: Option<String>,
+    /// Freezes of its cgroups.
+    pub freezes: u64,
+    /// Its cgroups that are frozen while it owes and moves bytes all the same.
+    pub cgroups: Vec<TenantCgroupEntry>,
+}
+
+/// A cgroup of a tenant that the freezer holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantCgroupEntry {
+    /// Its directory.
+    pub directory: String,
+    /// How often it was frozen.
+    pub freezes: u64,
+    /// It is frozen, and a process of it runs still: it is stopped, traced, or in an uninterruptible sleep.
+    pub is_late: bool,
 }
 
 /// A volume.

@@ -138,6 +138,9 @@ impl Metric {
             Reading::Text(text) => text.clone(),
             Reading::Flag(flag) => if *flag { "yes" } else { "no" }.to_owned(),
             Reading::Count(count) if self.unit == Unit::None => count.to_string(),
+            Reading::List(items) if items.iter().any(|item| matches!(item, Reading::Text(_))) => {
+                items.iter().map(|item| self.show(item)).collect::<Vec<_>>().join(", ")
+            }
             value => value.number().map_or_else(|| "-".to_owned(), |number| self.unit.shown(number)),
         }
     }

@@ -4,9 +4,9 @@ use super::devices::{DAEMON as DAEMON_ROWS, DEVICE as DEVICE_ROWS};
 use super::executor::{EXECUTOR as EXECUTOR_ROWS, QUEUE as QUEUE_ROWS, SERVICE_THREAD as SERVICE_THREAD_ROWS};
 use super::metric::Rows;
 use super::reading::Reading;
-use super::tenants::LOSS as LOSS_ROWS;
+use super::tenants::{LOSS as LOSS_ROWS, TENANT as TENANT_ROWS, TENANT_CGROUP as TENANT_CGROUP_ROWS};
 use super::volumes::{SERVED_VOLUME as SERVED_VOLUME_ROWS, VOLUME as VOLUME_ROWS};
-use plimsoll_core::Span;
+use plimsoll_core::{Span, shown};
 use plimsoll_engine::EmulationStatus;
 
 /// A run that takes longer than that is said in a line of its own: no step takes a hundredth of it.
@@ -16,7 +16,7 @@ const LONG: Span = Span::from_secs(1);
 ///
 /// | in braces | what is said |
 /// | --- | --- |
-/// | `field` | the field with its unit; of a list of subjects its column, or how many there are |
+/// | `field` | the field with its unit; all of a list of texts; of a list of subjects its column, or how many there are |
 /// | `field.inside` | the field of the subject in it, or the sum over the list of subjects in it |
 /// | `sum/count` | the mean |
 /// | `#` | the number of the subject in its list |
@@ -118,6 +118,25 @@ pub static VOLUME: Saying = Saying {
     )],
 };
 
+/// What holds a tenant, and why the freezer does not.
+pub static TENANT: Saying = Saying {
+    rows: &TENANT_ROWS,
+    sentences: &[
+        always("tenant {path}: held by "),
+        when("{held_by}", |tenant| !tenant.at("held_by").items().is_empty()),
+        when("nothing", |tenant| tenant.at("held_by").items().is_empty()),
+        when("; NOT HELD by the freezer: {not_held}", |tenant| !tenant.text("not_held").is_empty()),
+    ],
+};
+
+/// Of a cgroup of a tenant that does not stop.
+pub static TENANT_CGROUP: Saying = Saying {
+    rows: &TENANT_CGROUP_ROWS,
+    sentences: &[when("; a process in {directory} does not stop: it is stopped, traced or in the kernel", |cgroup| {
+        cgroup.is("is_late")
+    })],
+};
+
 fn are_kept(device: &Reading) -> bool {
     device.at("reserves_kept").number().is_none_or(|kept| kept >= 1.0)
 }
@@ -144,7 +163,8 @@ impl Saying {
         while let Some(words) = parts.next() {
             said.push_str(words);
             if let Some(name) = parts.next() {
-                said.push_str(&self.value(name, subject, number).unwrap_or_else(|| "-".to_owned()));
+                let value = self.value(name, subject, number).unwrap_or_else(|| "-".to_owned());
+                said.push_str(&shown(&value));
             }
         }
         said
@@ -181,7 +201,8 @@ mod tests {
     /// Planted break: a sentence names a field that no row has, red.
     #[test]
     fn sentences_use_metrics_of_their_sections() {
-        for saying in [&DAEMON, &EXECUTOR, &QUEUE, &SERVICE_THREAD, &LOSS, &DEVICE, &SERVED_VOLUME, &VOLUME] {
+        let of_daemon = [&DAEMON, &EXECUTOR, &QUEUE, &SERVICE_THREAD, &LOSS, &DEVICE, &SERVED_VOLUME, &VOLUME];
+        for saying in of_daemon.into_iter().chain([&TENANT, &TENANT_CGROUP]) {
             let names = saying.sentences.iter().flat_map(|sentence| sentence.text.split(['{', '}']).skip(1).step_by(2));
             for name in names {
                 assert!(saying.value(name, &Reading::Absent, 0).is_some(), "{name}");

@@ -1,14 +1,14 @@
 //! Rows of tenants that have joined, and of what tags have lost.
 
-use super::metric::{MetricRow, Unit, counter, gauge, label};
+use super::metric::{A_DETAIL, FOR_GRAPHS, MetricRow, Unit, counter, gauge, inside, label, plain};
 use super::reading::Reading;
 use super::section::Section;
-use crate::control::protocol::{LossEntry, TenantEntry};
+use crate::control::protocol::{LossEntry, TenantCgroupEntry, TenantEntry};
 
 /// The tenants, as `tenants` has them.
 pub static TENANT: Section<TenantEntry> = Section { rows: TENANT_ROWS };
 
-/// Why no command lists the tenants.
+/// Why `status` does not say it of a tenant.
 const IN_WHY: &str = "`why` shows the I/O of tenants with their paths";
 
 const TENANT_ROWS: &[MetricRow<TenantEntry>] = &[
@@ -16,7 +16,7 @@ const TENANT_ROWS: &[MetricRow<TenantEntry>] = &[
         (&tenant.volume).into()
     })
     .only_json(IN_WHY),
-    label("path", "account", "the path of its session", |tenant: &TenantEntry| (&tenant.path).into()).only_json(IN_WHY),
+    label("path", "account", "the path of its session", |tenant: &TenantEntry| (&tenant.path).into()),
     gauge(
         "processes",
         "tenant_processes",
@@ -25,6 +25,49 @@ const TENANT_ROWS: &[MetricRow<TenantEntry>] = &[
         |tenant: &TenantEntry| Reading::List(tenant.processes.iter().map(|&process| process.into()).collect()),
     )
     .only_json(IN_WHY),
+    plain(
+        "held_by",
+        Unit::None,
+        "what holds it, a list of `shim`, `notifications`, `freezer`",
+        |tenant: &TenantEntry| Reading::List(tenant.held_by.iter().map(Reading::from).collect()),
+    ),
+    plain(
+        "not_held",
+        Unit::None,
+        "why the freezer does not hold it, in a line; `null`: it does",
+        |tenant: &TenantEntry| tenant.not_held.as_ref().into(),
+    ),
+    counter(
+        "freezes",
+        "tenant_freezes_total",
+        Unit::None,
+        "freezes of its cgroups, while it owed and moved bytes all the same",
+        |tenant: &TenantEntry| tenant.freezes.into(),
+    )
+    .only_json(FOR_GRAPHS),
+    inside("cgroups", &TENANT_CGROUP, |tenant: &TenantEntry| TENANT_CGROUP.list(&tenant.cgroups)),
+];
+
+/// The cgroups of a tenant that the freezer holds.
+pub static TENANT_CGROUP: Section<TenantCgroupEntry> = Section { rows: TENANT_CGROUP_ROWS };
+
+const TENANT_CGROUP_ROWS: &[MetricRow<TenantCgroupEntry>] = &[
+    label("directory", "cgroup", "its directory", |cgroup| (&cgroup.directory).into()),
+    counter(
+        "freezes",
+        "tenant_cgroup_freezes_total",
+        Unit::None,
+        "how often it was frozen",
+        |cgroup: &TenantCgroupEntry| cgroup.freezes.into(),
+    )
+    .only_json(A_DETAIL),
+    gauge(
+        "is_late",
+        "tenant_cgroup_late",
+        Unit::None,
+        "it is frozen, and a process of it runs still: it is stopped, traced, or in an uninterruptible sleep",
+        |cgroup| cgroup.is_late.into(),
+    ),
 ];
 
 /// What families of losses are.

@@ -12,7 +12,7 @@ use super::executor::{EXECUTOR, QUEUE, SERVICE_THREAD};
 use super::metric::{Metric, MetricKind, Rows, Unit, plain};
 use super::reading::Reading;
 use super::section::Section;
-use super::tenants::{LOSS, TENANT};
+use super::tenants::{LOSS, TENANT, TENANT_CGROUP};
 use super::volumes::{READ_AHEAD, SERVED_VOLUME, VOLUME, WAY};
 use super::walk::walk;
 use plimsoll_executor::Queue;
@@ -123,6 +123,7 @@ fn every_row_reads_the_field_that_it_names_and_every_field_of_a_status_has_a_row
         complaints(&POOL, &pools[1]),
         complaints(&LOSS, &status.losses[0]),
         complaints(&TENANT, &tenants[0]),
+        complaints(&TENANT_CGROUP, &tenants[0].cgroups[0]),
     ]
     .into_iter()
     .unzip();

@@ -4,7 +4,9 @@ use super::accounts::{ACCOUNT, POOL};
 use super::caches::{CACHE, CACHE_CLASS, CACHE_POOL};
 use super::metric::Rows;
 use super::reading::Reading;
-use super::sentence::{DAEMON, DEVICE, EXECUTOR, LOSS, QUEUE, SERVED_VOLUME as VOLUME_LINE, SERVICE_THREAD, VOLUME};
+use super::sentence::{
+    DAEMON, DEVICE, EXECUTOR, LOSS, QUEUE, SERVED_VOLUME as VOLUME_LINE, SERVICE_THREAD, TENANT, TENANT_CGROUP, VOLUME,
+};
 use super::volumes::SERVED_VOLUME;
 
 /// Of `plimsoll status`.
@@ -28,6 +30,12 @@ pub fn status(status: &Reading) -> String {
         text += &format!("\n{}{volumes}{ahead}{accounts}", DEVICE.of(device));
     }
     text
+}
+
+/// What holds each tenant: a line for each, the last ones of `plimsoll status`.
+pub fn tenants(tenants: &Reading) -> String {
+    let line = |tenant| format!("{}{}\n", TENANT.of(tenant), TENANT_CGROUP.of_each(tenant.subjects("cgroups")));
+    tenants.items().iter().map(line).collect()
 }
 
 /// Of `plimsoll pool list`.
@@ -67,7 +75,32 @@ fn table<'s>(section: &dyn Rows, subjects: impl IntoIterator<Item = &'s Reading>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::{DaemonStatus, LossEntry};
+    use crate::control::protocol::{DaemonStatus, LossEntry, TenantCgroupEntry, TenantEntry};
+    use crate::metrics::tenants::TENANT as TENANT_ROWS;
+
+    /// Planted breaks: a reason is left out; a late cgroup is.
+    #[test]
+    fn each_tenant_says_what_holds_it_and_what_does_not() {
+        let cgroup = |is_late| TenantCgroupEntry { directory: "/c".to_owned(), freezes: 1, is_late };
+        let tenant = |held_by: &[&str], not_held: Option<&str>, cgroups| TenantEntry {
+            volume: "data".to_owned(),
+            path: "a#1".to_owned(),
+            processes: Vec::new(),
+            held_by: held_by.iter().map(|name| (*name).to_owned()).collect(),
+            not_held: not_held.map(str::to_owned),
+            freezes: 1,
+            cgroups,
+        };
+        let lines = tenants(&TENANT_ROWS.list([
+            tenant(&["shim", "notifications", "freezer"], None, vec![cgroup(false)]),
+            tenant(&[], Some("/c is never frozen: init is in it"), Vec::new()),
+            tenant(&["freezer"], None, vec![cgroup(true)]),
+        ]));
+        let expected = "tenant a#1: held by shim, notifications, freezer\n\
+            tenant a#1: held by nothing; NOT HELD by the freezer: /c is never frozen: init is in it\n\
+            tenant a#1: held by freezer; a process in /c does not stop: it is stopped, traced or in the kernel\n";
+        assert_eq!(lines, expected);
+    }
 
     #[test]
     fn what_tags_have_lost_stands_before_the_figures_that_it_spoils() {

@@ -196,7 +196,7 @@ pub(super) fn with_advice(
             )
         }
         CacheError::Open { source: OpenError::NoSuperblock | OpenError::Spent, .. } => {
-            format!("{error}; to make another in its place: {make} --replace ({LOST})")
+            format!("{error}; to make a new cache in its place: {make} --replace ({LOST})")
         }
         error => error.to_string(),
     }
@@ -207,8 +207,8 @@ fn how_to_note(configuration: &Configuration, config: &VolumeConfig, adopt: &str
     let (file, volume) = (configuration.file.display(), &config.name);
     let lost = format!("to do without its cache, and lose the dirty data: plimsoll cache forget {file} {volume}");
     match names_another {
-        true => format!("the readable part of the note names another cache ({LOST})"),
-        false => format!("if that is the volume's cache: {adopt} while no daemon runs ({LOST})"),
+        true => format!("the readable part of the note names another cache ({lost})"),
+        false => format!("if that is the volume's cache: {adopt} while no daemon runs ({lost})"),
     }
 }
 

@@ -8,11 +8,12 @@ use super::plan;
 use super::promises::JoinRules;
 use super::refusal::Refusal;
 use crate::config::{Configuration, Volume};
-use crate::control::protocol::{Change, LossEntry, TenantEntry};
+use crate::control::protocol::{Change, LossEntry, TenantCgroupEntry, TenantEntry};
 use crate::outcome::Failure;
+use plimsoll_agent::freezer::groups::TenantCgroup;
 use plimsoll_agent::{
     AgentError, ClassServer, ClassifiedMount, Coverage, Disk, DiskLock, DiskUse, Entrance, Losses, Station,
-    StationConfig, TagsError, Who, memory,
+    StationConfig, TagsError, TenantState, Who, memory,
 };
 use plimsoll_engine::EngineHandle;
 use plimsoll_gates::directory::{closed_to_others, make_own};
@@ -245,7 +246,7 @@ impl Tenants {
         let mut entries = Vec::new();
         for StationedVolume { name, station, .. } in self.stations.iter() {
             let tenants = station.tenants().map_err(|error| error.to_string())?.into_iter();
-            entries.extend(tenants.map(|(path, processes)| TenantEntry { volume: name.clone(), path, processes }));
+            entries.extend(tenants.map(|tenant| entry(name, tenant)));
         }
         Ok(entries)
     }
@@ -299,6 +300,23 @@ fn why_no_tenant(process: u32) -> Option<&'static str> {
         _ if process == std::process::id() => Some("which is this daemon"),
         _ if is_kernel_thread(process) => Some("which is a thread of the kernel"),
         _ => None,
+    }
+}
+
+fn entry(volume: &str, TenantState { path, tasks, holding }: TenantState) -> TenantEntry {
+    let shown = |cgroup: TenantCgroup| TenantCgroupEntry {
+        directory: cgroup.directory.display().to_string(),
+        freezes: cgroup.freezes,
+        is_late: cgroup.is_late,
+    };
+    TenantEntry {
+        volume: volume.to_owned(),
+        path,
+        processes: tasks,
+        held_by: holding.held_by.into_iter().map(str::to_owned).collect(),
+        not_held: holding.not_held,
+        freezes: holding.cgroups.iter().map(|cgroup| cgroup.freezes).sum(),
+        cgroups: holding.cgroups.into_iter().map(shown).collect(),
     }
 }
 

@@ -27,6 +27,7 @@ pub const SOURCES: &[Source] = &[
     block("metrics/pool", |texts| fields(texts, "accounts.rs", "POOL_ROWS")),
     block("metrics/loss", |texts| fields(texts, "tenants.rs", "LOSS_ROWS")),
     block("metrics/tenant", |texts| fields(texts, "tenants.rs", "TENANT_ROWS")),
+    block("metrics/tenant_cgroup", |texts| fields(texts, "tenants.rs", "TENANT_CGROUP_ROWS")),
 ];
 
 const fn block(name: &'static str, make: fn(&[Text]) -> String) -> Source {

@@ -9,7 +9,8 @@
 //! - A process that installs a filter of its own is notified whatever its classes, unless its shim has stood aside
 //!   before. Otherwise a closed gate might make system calls that the process forbids itself.
 //! - `io_uring_setup` and its kin do not exist behind the gate (ENOSYS): a ring's calls are never seen by a filter.
-//!   Programs that use rings fall back, as on an old kernel.
+//!   Programs that use rings fall back, as on an old kernel. A tenant that is held by a freezer may have rings
+//!   ([`Filter::with_rings`]).
 //! - System calls of another architecture, 32-bit ones on x86-64, would have other numbers: a process that makes one is
 //!   killed.
 
@@ -24,7 +25,7 @@ mod tests;
 
 use crate::class::{GateClass, GateClasses};
 pub use merge::Merged;
-use table::{GATED, GatedCall, Place};
+use table::{GATED, GatedCall, Place, REFUSED};
 
 /// The last of stdin, stdout and stderr.
 const STANDARD_DESCRIPTOR_MAX: u32 = 2;
@@ -34,6 +35,7 @@ const STANDARD_DESCRIPTOR_MAX: u32 = 2;
 pub struct Filter {
     classes: GateClasses,
     standard_descriptors: bool,
+    has_rings: bool,
 }
 
 impl Default for Filter {
@@ -46,13 +48,24 @@ impl Default for Filter {
 impl Filter {
     /// Notifies the calls of `classes`.
     pub const fn new(classes: GateClasses) -> Filter {
-        Filter { classes, standard_descriptors: false }
+        Filter { classes, standard_descriptors: false, has_rings: false }
     }
 
     /// Also notifies reads and writes through the descriptors 0 to 2, if their classes are notified.
     #[must_use]
     pub const fn with_standard_descriptors(self) -> Filter {
         Filter { standard_descriptors: true, ..self }
+    }
+
+    /// Lets the calls of io_uring pass: for a tenant that another instrument holds.
+    #[must_use]
+    pub const fn with_rings(self) -> Filter {
+        Filter { has_rings: true, ..self }
+    }
+
+    /// The calls that do not exist behind it.
+    fn refused(self) -> &'static [(i64, &'static str)] {
+        if self.has_rings { &[] } else { &REFUSED }
     }
 
     /// The numbers of the calls that it notifies.

@@ -1,6 +1,6 @@
 //! The filter as the kernel takes it: a classic BPF program over `struct seccomp_data` (seccomp(2)).
 
-use super::table::{Condition, REFUSED, RESTRICTING, STOOD_ASIDE, STOOD_ASIDE_ARGUMENT};
+use super::table::{Condition, RESTRICTING, STOOD_ASIDE, STOOD_ASIDE_ARGUMENT};
 use super::{Filter, STANDARD_DESCRIPTOR_MAX};
 use libc::sock_filter;
 
@@ -91,7 +91,7 @@ impl Filter {
             program.push(only_if(libc::BPF_JEQ, number as u32, part.len() as u8));
             program.extend(part);
         }
-        for (number, _) in REFUSED {
+        for &(number, _) in self.refused() {
             program.extend([only_if(libc::BPF_JEQ, number as u32, 1), answer(NO_SUCH_CALL)]);
         }
         program.push(allow);

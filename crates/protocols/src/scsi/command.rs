@@ -175,8 +175,8 @@ fn inquiry(cdb: &[u8; CDB_BYTES]) -> Result<ScsiCommand, Sense> {
     Ok(ScsiCommand::Inquiry { page, allocation: be16(cdb, 3).into() })
 }
 
-/// Whether START STOP UNIT leaves a state in which the medium can be written to, and what is cached has to be written
-/// first: unless it says so itself (NO_FLUSH), or stays active (SBC-3, START STOP UNIT).
+/// Whether START STOP UNIT leaves a state in which the medium can be written to, so that what is cached has to be
+/// written first. NO_FLUSH says that it need not, and so does a unit that stays active (SBC-3, START STOP UNIT).
 fn synchronizes(cdb: &[u8; CDB_BYTES]) -> bool {
     const START_VALID: u8 = 0;
     const ACTIVE: u8 = 1;

@@ -4,8 +4,8 @@
 //! what it is, so the next start would refuse the volume for ever. **Rule.** A note comes before the deed, and goes
 //! when the file system is whole, before it is mounted. So where the note stands, no file system of this volume was ever
 //! mounted. **Complication.** The note says nothing of what other programs wrote to the file later. So while the format
-//! runs, the note is touched each second; and what is in the file counts as the remnant of that format only if the file
-//! did not change after the note, by the time that the kernel keeps of its last change and that no program can set.
+//! runs, the daemon touches the note each second. The file counts as the remnant of that format only if it did not
+//! change after the note. The kernel keeps the time of a file's last change, and no program can set it.
 //! What does not tell that time (a block device), or is not all that the volume has (a cache), proves nothing. Then the
 //! volume is refused as it was, with the reason.
 

@@ -5,8 +5,8 @@
 //! peer with most of them goes: a user on this machine, or an address elsewhere. So a peer that holds many places loses
 //! its own, never those of others. A client that takes the usual millisecond is never the oldest. **Complication.** A
 //! handshake that was told to go needs a moment to end its thread. For that moment there are more than so many; never
-//! more than twice as many. **A newcomer waits** for that moment, up to a second, and is not turned away: a handshake
-//! that is over needs the moment too, and a client that opens connections one after the other would meet its own.
+//! more than twice as many. **A newcomer waits** for that moment, up to a second, and is not turned away. A handshake
+//! that is over needs the moment too: a client that opens connections one after the other would meet its own.
 
 use super::peer::Peer;
 use plimsoll_linux::WakeEvent;

@@ -16,13 +16,18 @@ fn answered(state: &State) -> String {
     ];
     let lines = answers.map(|answer| serde_json::to_string(&answer).unwrap());
     let read = lines.each_ref().map(|line| serde_json::from_str(line).unwrap());
-    let [Response::Status(status), Response::Pools(pools), Response::Volumes(volumes), Response::Caches(caches), _] =
-        &read
+    let [
+        Response::Status(status),
+        Response::Pools(pools),
+        Response::Volumes(volumes),
+        Response::Caches(caches),
+        Response::Tenants(tenants),
+    ] = &read
     else {
         panic!("{read:?}")
     };
     let texts = [
-        ("status", text::status(status)),
+        ("status", format!("{}{}", text::status(status), text::tenants(tenants))),
         ("volume list", text::volumes(volumes)),
         ("pool list", text::pools(pools)),
         ("cache status", text::caches(caches)),

@@ -7,8 +7,8 @@ use crate::metrics::text;
 use std::collections::BTreeMap;
 
 /// What the commands say of `answers`.
-fn texts(Answers { status, pools, volumes, caches, .. }: &Answers) -> [String; 4] {
-    [text::status(status), text::pools(pools), text::volumes(volumes), text::caches(caches)]
+fn texts(Answers { status, pools, volumes, caches, tenants }: &Answers) -> [String; 5] {
+    [text::status(status), text::pools(pools), text::volumes(volumes), text::caches(caches), text::tenants(tenants)]
 }
 
 /// Gives what stands at `path` another value, in all subjects.

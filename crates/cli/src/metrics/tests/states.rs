@@ -2,7 +2,7 @@
 
 use crate::control::caches::CacheEntry;
 use crate::control::protocol::{
-    DaemonStatus, ExecutorStatus, LossEntry, PoolStatus, ServedAs, TenantEntry, VolumeEntry,
+    DaemonStatus, ExecutorStatus, LossEntry, PoolStatus, ServedAs, TenantCgroupEntry, TenantEntry, VolumeEntry,
 };
 use crate::metrics::accounts::POOL;
 use crate::metrics::caches::CACHED_VOLUME;
@@ -207,6 +207,10 @@ impl Numbers {
         }
     }
 
+    fn cgroup(&mut self, directory: &str, is_late: bool) -> TenantCgroupEntry {
+        TenantCgroupEntry { directory: directory.to_owned(), freezes: self.much(), is_late }
+    }
+
     fn thread(&mut self, running_since: Option<Time>) -> ThreadFigures {
         ThreadFigures {
             turns: self.much(),
@@ -232,6 +236,12 @@ impl Numbers {
         let figures = Figures { threads, queues, alive: self.few() as usize, at, ..Figures::default() };
         Some(ExecutorStatus { policy: "combo", figures })
     }
+}
+
+/// A tenant that nothing holds.
+fn tenant(volume: &str, path: &str, processes: Vec<u32>) -> TenantEntry {
+    let (volume, path) = (volume.to_owned(), path.to_owned());
+    TenantEntry { volume, path, processes, held_by: Vec::new(), not_held: None, freezes: 0, cgroups: Vec::new() }
 }
 
 fn way(kind: &str, name: &str, address: &str) -> ServedAs {
@@ -323,8 +333,18 @@ pub fn everything() -> State {
         LossEntry { volume: "slow".to_owned(), registrations: n.much(), events: n.much(), entries: n.much() },
         LossEntry { volume: "disk9".to_owned(), registrations: 0, events: 1, entries: 0 },
     ];
-    let tenant = |path: &str, processes| TenantEntry { volume: "slow".to_owned(), path: path.to_owned(), processes };
-    let tenants = vec![tenant("web/slow/run#1", vec![7, 8, 9]), tenant("web/slow/run#2", vec![])];
+    let tenants = vec![
+        TenantEntry {
+            held_by: ["shim", "notifications", "freezer"].map(str::to_owned).to_vec(),
+            freezes: n.much(),
+            cgroups: vec![n.cgroup("/sys/fs/cgroup/a\nb", true), n.cgroup("/sys/fs/cgroup/c", false)],
+            ..tenant("slow", "web/slow/run#1", vec![7, 8, 9])
+        },
+        TenantEntry {
+            not_held: Some("/c is never frozen: init is in it".to_owned()),
+            ..tenant("slow", "web/slow/run#2", vec![])
+        },
+    ];
     state("everything", DaemonStatus { executor, losses, ..daemon(vec![first, second], volumes) }, tenants)
 }
 
@@ -338,7 +358,7 @@ fn observed() -> State {
     (device.overload_ns, device.scheduler) = (n.much(), "split-deadline".to_owned());
     let losses = vec![LossEntry { volume: "sda".to_owned(), registrations: 1, events: 0, entries: 5 }];
     let configuration = PathBuf::from(OsStr::from_bytes(b"/etc/\xff.toml"));
-    let tenants = vec![TenantEntry { volume: "sda".to_owned(), path: "sda/pg".to_owned(), processes: vec![1] }];
+    let tenants = vec![TenantEntry { held_by: vec!["notifications".to_owned()], ..tenant("sda", "sda/pg", vec![1]) }];
     state("observed", DaemonStatus { losses, configuration, ..daemon(vec![device], Vec::new()) }, tenants)
 }
 

@@ -13,13 +13,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Packages, and single targets of other packages, whose tests touch nothing of the machine but files and sockets of
+# Packages, and single targets of other packages, with tests that touch nothing of the machine but files and sockets of
 # their own.
 computing=" core linux settings schedulers devices cache executor traces workloads protocols sim lab/figures "
 computing+="engine/plimsoll_engine engine/engine_oracle engine/engine_turns engine/engine_cache_lines "
 computing+="engine/engine_cache_runs engine/engine_write_path engine/engine_pressure engine/engine_overlaps "
 computing+="engine/engine_alarm engine/engine_read_ahead "
-# Programs whose tests mostly wait for daemons of their own: twice as many tests at once.
+# Programs with tests that mostly wait for daemons of their own: twice as many tests at once.
 waiting=" cli/up "
 cargo=${CARGO:-cargo}
 is_lint=

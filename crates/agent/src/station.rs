@@ -295,7 +295,7 @@ impl Station {
         join(&self.engine, &self.levels, pool, name, allocation)
     }
 
-    /// Charges the I/O of `who` to the tenant from now on. Pages that it dirtied before keep their account.
+    /// Charges the I/O of a process, thread or cgroup to the tenant from now on. Pages that it dirtied before keep their account.
     ///
     /// # Errors
     /// There is no such process.

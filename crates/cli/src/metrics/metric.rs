@@ -280,7 +280,7 @@ impl<S> MetricRow<S> {
         self.with(heading, Content::Field("p99_ns"))
     }
 
-    /// The row whose first column stands behind the one with `heading`, rather than where the row stands in JSON.
+    /// The same row, with its first column behind the one with `heading` instead of the row's place in JSON.
     pub const fn after(mut self, heading: &'static str) -> MetricRow<S> {
         match &mut self.metric.columns[0] {
             Some(column) => column.after = Some(heading),

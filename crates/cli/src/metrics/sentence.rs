@@ -78,7 +78,7 @@ pub static LOSS: Saying = Saying {
     rows: &LOSS_ROWS,
     sentences: &[always(
         "{volume}: BOOKS ARE OFF: tags found no room for {registrations} processes of tenants (charged to others), \
-         {events} events (charged to nobody), {entries} dirty pages or blocks of metadata (to those who wrote the file lately)\n",
+         {events} events (charged to no account), {entries} dirty pages or blocks of metadata (to the last writers of the file)\n",
     )],
 };
 

@@ -257,7 +257,7 @@ fn no_two_samples_have_the_same_name_and_labels() {
     assert!(of("executor_busy_seconds_total", &[("thread", "0")]));
 }
 
-/// Planted breaks: a row without help; a counter of nanoseconds whose row says that it has no unit. Both red.
+/// Planted breaks: a row without help; a row of a counter of nanoseconds that names no unit. Both red.
 #[test]
 fn every_row_has_its_help_and_the_unit_that_its_field_ends_with() {
     let ends: &[(&str, Unit)] = &[

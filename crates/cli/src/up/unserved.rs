@@ -36,7 +36,7 @@ fn problem(configuration: &Configuration, section: &Volume, unserved: &UnservedC
     });
     let got = section.cache.as_deref().map_or("none".to_owned(), quoted);
     let forget = format!("plimsoll cache forget {file} {volume}");
-    let (whose, way) = match belongs_by {
+    let (owner, way) = match belongs_by {
         BelongsBy::Store => (
             "of this volume",
             format!(
@@ -46,7 +46,7 @@ fn problem(configuration: &Configuration, section: &Volume, unserved: &UnservedC
             ),
         ),
         BelongsBy::Name => (
-            "of the volume of this name, whose slow file was another one",
+            "of the volume of this name, which had another slow file then",
             format!("to serve it: bring that file back; to serve this one as it is: {forget}"),
         ),
         BelongsBy::Size => (
@@ -54,7 +54,7 @@ fn problem(configuration: &Configuration, section: &Volume, unserved: &UnservedC
             format!("if it is this one: bring back the slow file that the cache is of; to serve it as it is: {forget}"),
         ),
     };
-    let got = format!("{got}, and cache {cache} on {path} has {has}, {whose}");
+    let got = format!("{got}, and cache {cache} on {path} has {has}, {owner}");
     section.place.problem("cache", got, format!("the cache that has what is newest of the volume ({way})"))
 }
 

@@ -1,4 +1,4 @@
-//! A volume whose cache is known from the cache alone: every copy of its note was deleted, or a plain copy took the
+//! A volume with a cache that only the cache itself names: every copy of its note was deleted, or a plain copy took the
 //! slow file's place.
 //!
 //! Planted breaks that turned each test red: the caches of the configuration are not asked; a cache of a note is not
@@ -105,7 +105,7 @@ fn a_plain_copy_in_the_place_of_the_slow_file_is_not_served_without_the_cache() 
     reconfigured(&site, SECTION, "");
     reconfigured(&site, KEY, "");
     let line = refused(&site);
-    let why = "of the volume of this name, whose slow file was another one, allowed ";
+    let why = "of the volume of this name, which had another slow file then, allowed ";
     assert!(line.contains(why) && line.contains("to serve it: bring that file back"), "{line}");
     let said = run(&site, &["cache", "forget", "plimsoll.toml", "db"]);
     let fast = shown(&site.path("fast.img"));

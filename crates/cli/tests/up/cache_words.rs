@@ -252,7 +252,7 @@ fn a_size_that_has_no_effect_is_told() {
 
 /// A cache is to be made on a file that holds an ext4. Outcome: the refusal names a command that there is.
 ///
-/// Planted break: the line of `cache make`, whose `--replace` is no option of `cache attach`.
+/// Planted break: the line of `cache make` with its `--replace`, which is no option of `cache attach`.
 #[test]
 fn what_an_attached_cache_would_be_made_over_is_given_up_by_a_command_that_there_is() {
     let site = site("");

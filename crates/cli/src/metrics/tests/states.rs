@@ -22,7 +22,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// What a daemon answers to all who ask how it is.
+/// The answers of a daemon to all questions about its state.
 pub struct State {
     /// What is special about it.
     pub name: &'static str,

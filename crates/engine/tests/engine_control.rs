@@ -267,7 +267,7 @@ fn what_does_not_fit_is_refused_with_the_reason() {
     );
     assert_eq!(
         said(engine.add_volume(memory("w", VOLUME_BYTES, 64 << 30))),
-        "volume w would end at 64 GiB, the device has 64 GiB"
+        "volume w would end at 64 GiB (68723671040 B), the device has 64 GiB (68719476736 B)"
     );
     let client = served.connect("v", 1, true);
     served.wait_until("the client", |status| status.volumes[0].front_ends == 1);

@@ -112,7 +112,7 @@ pub static SERVED_VOLUME: Saying =
 pub static VOLUME: Saying = Saying {
     rows: &VOLUME_ROWS,
     sentences: &[when(
-        "volume {name}: {read_ahead.fetched_bytes} read ahead, {read_ahead.used_bytes} handed out of that, \
+        "volume {name}: {read_ahead.fetched_bytes} read ahead, {read_ahead.used_bytes} of that used, \
          {read_ahead.wasted_bytes} dropped unread\n",
         |volume| !volume.subjects("read_ahead").is_empty(),
     )],

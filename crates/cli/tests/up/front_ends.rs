@@ -238,7 +238,7 @@ fn both_listens_treat_what_lies_at_a_sockets_path_alike() {
             assert!(said.contains(&format!("plimsoll.toml:3: {section}.listen: ")) && said.contains(why), "{said}");
         };
         std::fs::write(&path, "precious").unwrap();
-        refused("x.sock exists and is not a socket");
+        refused("x.sock\", which is no socket");
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
         std::fs::remove_file(&path).unwrap();
         let server = UnixListener::bind(&path).unwrap();

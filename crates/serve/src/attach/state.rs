@@ -187,7 +187,9 @@ fn lock(directory: &Path) -> Result<File, AttachError> {
         let mut said = [0; 20];
         let length = file.read_at(&mut said, 0).unwrap_or(0);
         let process = String::from_utf8_lossy(&said[..length]).trim().to_owned();
-        if tries == TRIES || !process.parse().is_ok_and(is_ending) {
+        // A program that this process starts has the lock for a moment, until it executes.
+        let is_let_go = |holder: u32| holder == std::process::id() || is_ending(holder);
+        if tries == TRIES || !process.parse().is_ok_and(is_let_go) {
             return Err(AttachError::Held { directory: directory.to_owned(), process });
         }
         pause(PAUSE);

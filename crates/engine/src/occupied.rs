@@ -147,7 +147,10 @@ pub(crate) fn patiently(path: &Path, lock: impl Fn() -> Result<(), Errno>) -> Re
             {
                 pause();
             }
-            Err(Errno::ACCESS) => return Err(Errno::WOULDBLOCK),
+            // Between the try and the look at its holders the lock may have become free.
+            Err(Errno::WOULDBLOCK | Errno::ACCESS) => {
+                return lock().map_err(|errno| if errno == Errno::ACCESS { Errno::WOULDBLOCK } else { errno });
+            }
             locked => return locked,
         }
     }

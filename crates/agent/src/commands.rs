@@ -20,7 +20,7 @@ const UNREGISTERED_MAX: usize = 64;
 
 /// The tasks that do an account's I/O.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Enrollee {
     /// A process, and all that it starts.
     Process(u32),
     /// A thread, and all that it starts.
@@ -40,7 +40,7 @@ pub struct Joined {
 
 pub(crate) enum Command {
     Join { account: AccountId, name: String, answer: SyncSender<Result<Joined, AgentError>> },
-    Enroll { account: AccountId, who: Who, answer: SyncSender<Result<(), AgentError>> },
+    Enroll { account: AccountId, enrollee: Enrollee, answer: SyncSender<Result<(), AgentError>> },
     Listen { guarded: Box<Guarded>, answer: SyncSender<()> },
     Listeners { account: AccountId, answer: SyncSender<Result<usize, AgentError>> },
     Ended { answer: SyncSender<u64> },
@@ -86,12 +86,12 @@ impl LevelsHandle {
         self.ask(|answer| Command::Join { account, name, answer })?
     }
 
-    /// What `who` does is the I/O of an account that has joined, from now on.
+    /// What `enrollee` does is the I/O of an account that has joined, from now on.
     ///
     /// # Errors
     /// It has not joined, or there is no such process.
-    pub fn enroll(&self, account: AccountId, who: Who) -> Result<(), AgentError> {
-        self.ask(|answer| Command::Enroll { account, who, answer })?
+    pub fn enroll(&self, account: AccountId, enrollee: Enrollee) -> Result<(), AgentError> {
+        self.ask(|answer| Command::Enroll { account, enrollee, answer })?
     }
 
     /// The calls that come to a listener wait for the scheduler from now on. Its account has joined: it is the bit that

@@ -8,7 +8,7 @@
 //! container with refused wishes is let through: it has no account, its calls go on, and a line in the log says
 //! why.
 
-use crate::commands::{LevelsHandle, Who};
+use crate::commands::{Enrollee, LevelsHandle};
 use crate::container_rules::ContainerRules;
 use crate::descent::holds_only;
 use crate::error::AgentError;
@@ -197,13 +197,13 @@ impl Doorman {
 
     fn enroll(&self, tenant: &Tenant, process: u32) -> Result<(), AgentError> {
         if let Some(cgroup) = own_cgroup(process) {
-            self.levels.enroll(tenant.account, Who::Cgroup(cgroup))?;
+            self.levels.enroll(tenant.account, Enrollee::Cgroup(cgroup))?;
         }
         // crun does not know the number of what it executes later: the cgroup must do.
         if process == 0 {
             return Ok(());
         }
-        self.levels.enroll(tenant.account, Who::Process(process))?;
+        self.levels.enroll(tenant.account, Enrollee::Process(process))?;
         self.freezer.iter().for_each(|freezer| freezer.hold_process(tenant.bit, &tenant.name, process));
         Ok(())
     }

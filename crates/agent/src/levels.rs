@@ -28,7 +28,7 @@ pub mod pace;
 
 use crate::account_words::AccountWords;
 use crate::calls::{Action, Calls};
-use crate::commands::{Command, Joined, LevelsHandle, Who, commands};
+use crate::commands::{Command, Enrollee, Joined, LevelsHandle, commands};
 use crate::error::AgentError;
 use crate::freezer::groups::FreezeOrders;
 use crate::members::Members;
@@ -330,7 +330,7 @@ impl Levels {
         while let Some(command) = self.commands.next() {
             match command {
                 Command::Join { account, name, answer } => drop(answer.send(self.join(account, &name))),
-                Command::Enroll { account, who, answer } => drop(answer.send(self.enroll(account, &who))),
+                Command::Enroll { account, enrollee, answer } => drop(answer.send(self.enroll(account, &enrollee))),
                 Command::Listen { guarded, answer } => {
                     let now = plimsoll_gates::clock::monotonic_now();
                     let id = self.parts.listeners.add(now, *guarded);
@@ -377,13 +377,13 @@ impl Levels {
         Ok(Joined { bit, generation })
     }
 
-    fn enroll(&mut self, account: AccountId, who: &Who) -> Result<(), AgentError> {
+    fn enroll(&mut self, account: AccountId, enrollee: &Enrollee) -> Result<(), AgentError> {
         let bit = self.members.bit(account).ok_or(AgentError::Membership { account, has_joined: false })?;
         let (mut accounts, bit) = (self.parts.tags.accounts(), AccountId(bit));
-        match who {
-            Who::Process(process) => accounts.register_process(bit, *process)?,
-            Who::Thread(thread) => accounts.register_thread(bit, *thread)?,
-            Who::Cgroup(path) => accounts.register_cgroup(bit, path)?,
+        match enrollee {
+            Enrollee::Process(process) => accounts.register_process(bit, *process)?,
+            Enrollee::Thread(thread) => accounts.register_thread(bit, *thread)?,
+            Enrollee::Cgroup(path) => accounts.register_cgroup(bit, path)?,
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ mod tenant;
 pub mod writeback;
 
 pub use classified::{ClassServer, ClassifiedMount, FileClasses};
-pub use commands::{Joined, LevelsHandle, Who};
+pub use commands::{Enrollee, Joined, LevelsHandle};
 pub use container_rules::ContainerRules;
 pub use disk_lock::{DiskLock, DiskLockError, DiskUse};
 pub use error::AgentError;

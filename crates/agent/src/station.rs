@@ -15,7 +15,7 @@
 
 use crate::block_tags::VolumeTags;
 use crate::classified::FileClasses;
-use crate::commands::{LevelsHandle, Who};
+use crate::commands::{Enrollee, LevelsHandle};
 use crate::container_rules::ContainerRules;
 use crate::doorman::{Doorman, ObservedDisk};
 use crate::error::AgentError;
@@ -299,13 +299,13 @@ impl Station {
     ///
     /// # Errors
     /// There is no such process.
-    pub fn enroll(&self, tenant: &Tenant, who: Who) -> Result<(), AgentError> {
-        self.levels.enroll(tenant.account, who.clone())?;
+    pub fn enroll(&self, tenant: &Tenant, enrollee: Enrollee) -> Result<(), AgentError> {
+        self.levels.enroll(tenant.account, enrollee.clone())?;
         if let Some(freezer) = self.freezer.as_ref().map(Freezer::handle) {
-            match who {
-                Who::Process(process) => freezer.hold_process(tenant.bit, &tenant.name, process),
-                Who::Cgroup(directory) => freezer.hold_cgroup(tenant.bit, &directory),
-                Who::Thread(_) => freezer.refuse(tenant.bit, "a thread cannot be frozen without its process"),
+            match enrollee {
+                Enrollee::Process(process) => freezer.hold_process(tenant.bit, &tenant.name, process),
+                Enrollee::Cgroup(directory) => freezer.hold_cgroup(tenant.bit, &directory),
+                Enrollee::Thread(_) => freezer.refuse(tenant.bit, "a thread cannot be frozen without its process"),
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 mod support;
 
 use plimsoll_agent::freezer::cgroup::{Hierarchy, move_into};
-use plimsoll_agent::{Tenant, Who};
+use plimsoll_agent::{Enrollee, Tenant};
 use plimsoll_core::{Allocation, Rate, Span};
 use plimsoll_gates::clock::monotonic_now;
 use plimsoll_serve::attach::FileSystemKind;
@@ -124,7 +124,7 @@ fn a_cgroup_that_exists_is_frozen_where_it_is() {
     let script = format!("read go; exec {} write {} {WANTED_MIB}", program.display(), rig.path("a").display());
     let mut child = command.args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
     move_into(&cgroup, child.id()).unwrap();
-    rig.station().enroll(&tenant, Who::Process(child.id())).unwrap();
+    rig.station().enroll(&tenant, Enrollee::Process(child.id())).unwrap();
     let holding = rig.station().holding(&tenant);
     go(&mut child);
     rig.wait_until("a freeze", || rig.station().holding(&tenant).cgroups[0].freezes > 0);

@@ -31,7 +31,7 @@ pub const STAMPS: u32 = 1024;
 /// Bits of a unit's number.
 const NUMBER_BITS: u32 = 27;
 /// No unit.
-const NOBODY: u32 = (1 << NUMBER_BITS) - 1;
+const NO_UNIT: u32 = (1 << NUMBER_BITS) - 1;
 /// Bits of a mark that each link holds.
 const MARK_BITS: u32 = u32::BITS - NUMBER_BITS;
 
@@ -114,16 +114,16 @@ struct UnitDescriptor {
 struct Link(u32);
 
 impl Link {
-    const NOBODY: Link = Link(NOBODY);
+    const NO_UNIT: Link = Link(NO_UNIT);
 
     #[inline]
     fn unit(self) -> u32 {
-        self.0 & NOBODY
+        self.0 & NO_UNIT
     }
 
     #[inline]
     fn set_unit(&mut self, unit: u32) {
-        self.0 = (self.0 & !NOBODY) | unit;
+        self.0 = (self.0 & !NO_UNIT) | unit;
     }
 
     #[inline]
@@ -133,7 +133,7 @@ impl Link {
 
     #[inline]
     fn set_half(&mut self, half: u16) {
-        self.0 = (self.0 & NOBODY) | u32::from(half) << NUMBER_BITS;
+        self.0 = (self.0 & NO_UNIT) | u32::from(half) << NUMBER_BITS;
     }
 }
 
@@ -160,7 +160,7 @@ impl Units {
     /// So many units; none holds a block.
     pub fn new(count: u32) -> Units {
         Units {
-            descriptors: table(UnitDescriptor { word: 0, older: Link::NOBODY, newer: Link::NOBODY }, count as usize),
+            descriptors: table(UnitDescriptor { word: 0, older: Link::NO_UNIT, newer: Link::NO_UNIT }, count as usize),
         }
     }
 

@@ -6,7 +6,7 @@ pub mod lease;
 
 use lease::LeaseWatch;
 use plimsoll_agent::mounts::MountedDisk;
-use plimsoll_agent::{AgentError, Disk, Station, StationConfig, Tenant, Who};
+use plimsoll_agent::{AgentError, Disk, Enrollee, Station, StationConfig, Tenant};
 use plimsoll_core::{AccountId, Allocation, DeviceProfile, Span};
 use plimsoll_engine::backend::{Backing, Volume, VolumeConfig};
 use plimsoll_engine::{EngineConfig, EngineHandle, GRACE_DEFAULT, SessionConfig, spawn};
@@ -367,7 +367,7 @@ impl Rig {
     /// Starts a shell command as a tenant, behind its gates; it waits to be [let go](go).
     pub fn start(&self, tenant: &Tenant, script: &str) -> Child {
         let child = self.launch(tenant, script);
-        self.station().enroll(tenant, Who::Process(child.id())).unwrap();
+        self.station().enroll(tenant, Enrollee::Process(child.id())).unwrap();
         child
     }
 

@@ -1,6 +1,6 @@
 //! Lists through the units.
 
-use super::{NOBODY, UnitDescriptor, UnitId, Units};
+use super::{NO_UNIT, UnitDescriptor, UnitId, Units};
 use plimsoll_core::prefetch;
 
 /// A list of units in order of use. A unit is in one list at a time; code that removes it says from which.
@@ -13,7 +13,7 @@ pub struct List {
 
 impl Default for List {
     fn default() -> List {
-        List { oldest: NOBODY, newest: NOBODY, length: 0 }
+        List { oldest: NO_UNIT, newest: NO_UNIT, length: 0 }
     }
 }
 
@@ -30,7 +30,7 @@ impl List {
 
     /// The unit that has been in it longest.
     pub fn oldest(&self) -> Option<UnitId> {
-        (self.oldest != NOBODY).then_some(UnitId(self.oldest))
+        (self.oldest != NO_UNIT).then_some(UnitId(self.oldest))
     }
 
     /// Adds `unit` at the new end.
@@ -44,9 +44,9 @@ impl List {
     pub(super) fn push_to(&mut self, descriptors: &mut [UnitDescriptor], first: u32, unit: UnitId) {
         let descriptor = &mut descriptors[(unit.0 - first) as usize];
         descriptor.older.set_unit(self.newest);
-        descriptor.newer.set_unit(NOBODY);
+        descriptor.newer.set_unit(NO_UNIT);
         match self.newest {
-            NOBODY => self.oldest = unit.0,
+            NO_UNIT => self.oldest = unit.0,
             newest => descriptors[(newest - first) as usize].newer.set_unit(unit.0),
         }
         self.newest = unit.0;
@@ -59,7 +59,7 @@ impl List {
             return;
         }
         match self.newest {
-            NOBODY => self.oldest = other.oldest,
+            NO_UNIT => self.oldest = other.oldest,
             newest => {
                 units.descriptors[newest as usize].newer.set_unit(other.oldest);
                 units.descriptors[other.oldest as usize].older.set_unit(newest);
@@ -74,11 +74,11 @@ impl List {
         let UnitDescriptor { older, newer, .. } = units.descriptors[unit.0 as usize];
         let (older, newer) = (older.unit(), newer.unit());
         match older {
-            NOBODY => self.oldest = newer,
+            NO_UNIT => self.oldest = newer,
             older => units.descriptors[older as usize].newer.set_unit(newer),
         }
         match newer {
-            NOBODY => self.newest = older,
+            NO_UNIT => self.newest = older,
             newer => units.descriptors[newer as usize].older.set_unit(older),
         }
         self.length -= 1;
@@ -92,11 +92,11 @@ impl List {
         descriptor.older.set_unit(older);
         descriptor.newer.set_unit(newer);
         match older {
-            NOBODY => self.oldest = to.0,
+            NO_UNIT => self.oldest = to.0,
             older => units.descriptors[older as usize].newer.set_unit(to.0),
         }
         match newer {
-            NOBODY => self.newest = to.0,
+            NO_UNIT => self.newest = to.0,
             newer => units.descriptors[newer as usize].older.set_unit(to.0),
         }
     }
@@ -106,8 +106,8 @@ impl List {
     /// # Errors
     /// Which link does not.
     pub(crate) fn audit(&self, units: &Units) -> Result<Vec<UnitId>, String> {
-        let (mut members, mut before, mut at) = (Vec::new(), NOBODY, self.oldest);
-        while at != NOBODY {
+        let (mut members, mut before, mut at) = (Vec::new(), NO_UNIT, self.oldest);
+        while at != NO_UNIT {
             let Some(descriptor) = units.descriptors.get(at as usize) else {
                 return Err(format!("there is no unit {at}"));
             };
@@ -134,11 +134,11 @@ impl List {
         self.oldest = units.descriptors[unit.0 as usize].newer.unit();
         self.length -= 1;
         match self.oldest {
-            NOBODY => self.newest = NOBODY,
+            NO_UNIT => self.newest = NO_UNIT,
             oldest => {
                 // This descriptor is in the processor's cache, since it is written to; the one after it is prefetched.
                 let descriptor = &mut units.descriptors[oldest as usize];
-                descriptor.older.set_unit(NOBODY);
+                descriptor.older.set_unit(NO_UNIT);
                 let next = descriptor.newer.unit();
                 units.descriptors.get(next as usize).inspect(|descriptor| prefetch(*descriptor));
             }

@@ -12,8 +12,8 @@ use crate::control::protocol::{Change, LossEntry, TenantCgroupEntry, TenantEntry
 use crate::outcome::Failure;
 use plimsoll_agent::freezer::groups::TenantCgroup;
 use plimsoll_agent::{
-    AgentError, ClassServer, ClassifiedMount, Coverage, Disk, DiskLock, DiskUse, Entrance, Losses, Station,
-    StationConfig, TagsError, TenantState, Who, memory,
+    AgentError, ClassServer, ClassifiedMount, Coverage, Disk, DiskLock, DiskUse, Enrollee, Entrance, Losses, Station,
+    StationConfig, TagsError, TenantState, memory,
 };
 use plimsoll_engine::EngineHandle;
 use plimsoll_gates::directory::{closed_to_others, make_own};
@@ -283,7 +283,7 @@ impl Tenants {
         let allocation =
             rules.joining(pool, change).map_err(|problem| Refusal::Invalid(format!("{name}: {problem}")))?;
         let tenant = station.join(pool, name, allocation)?;
-        let enrolled = station.enroll(&tenant, Who::Process(process));
+        let enrolled = station.enroll(&tenant, Enrollee::Process(process));
         let entrance = station.entrance(&tenant);
         // A tenant that has never been there has gone, too.
         station.leave_when_gone(tenant);

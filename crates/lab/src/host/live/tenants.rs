@@ -10,7 +10,7 @@
 use super::HostError;
 use super::error::failed;
 use crate::scenario::{AccountSetup, Setup};
-use plimsoll_agent::{AgentError, ClassServer, ClassifiedMount, Disk, Station, StationConfig, Tenant, Who};
+use plimsoll_agent::{AgentError, ClassServer, ClassifiedMount, Disk, Enrollee, Station, StationConfig, Tenant};
 use plimsoll_core::Allocation;
 use plimsoll_engine::EngineHandle;
 use plimsoll_gates::{Filter, Launch};
@@ -162,7 +162,7 @@ impl Tenants {
 
     /// What the process `number` does is the account's from now on.
     pub(super) fn enroll(&self, account: &str, number: u32) -> Result<(), HostError> {
-        let enrolled = self.station.enroll(self.tenant(account), Who::Process(number));
+        let enrolled = self.station.enroll(self.tenant(account), Enrollee::Process(number));
         enrolled.map_err(|error| failed(account, error))
     }
 
